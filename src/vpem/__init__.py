@@ -1,0 +1,19 @@
+"""Decentralized EM: parties that hold different columns of the same rows fit one Gaussian mixture together."""
+
+from vpem.core.mixture import CollapsedComponentError
+from vpem.core.summation import Consensus, Star
+from vpem.core.traffic import Traffic
+from vpem.estimators import VerticalGaussianMixture, VerticalKMeans
+from vpem.simulation.em import Certificate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "VerticalGaussianMixture",
+    "VerticalKMeans",
+    "Star",
+    "Consensus",
+    "Traffic",
+    "Certificate",
+    "CollapsedComponentError",
+]

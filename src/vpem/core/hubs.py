@@ -1,0 +1,70 @@
+"""Greedy h-hop clustering: which agents pool their columns, and at which root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Agents that pool their columns at one of them; with no hops every agent is its own hub."""
+
+    root: int
+    members: tuple[int, ...]
+    """All agents of the hub in ascending order, the root among them."""
+
+
+def find_hubs(graph: nx.Graph, hops: int, rng: np.random.Generator) -> tuple[Hub, ...]:
+    """Extract the largest h-hop neighbourhood of what is left of the graph, until nothing is left.
+
+    Distances are those of the residual graph, as in the paper, so that data never passes through another hub.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        Nodes 0, ..., N-1.
+    hops : int
+        How far columns may travel, 0 or more.
+    rng : numpy.random.Generator
+        Settles ties at random. Agents that share its seed find the same hubs.
+
+    Returns
+    -------
+    tuple of Hub
+        Largest first (the order of extraction); hubs of one size by the number of their root.
+    """
+    residual = graph.copy()
+    reach = {node: _within(residual, node, hops) for node in residual}
+    hubs = []
+    while reach:
+        largest = max(map(len, reach.values()))
+        ties = sorted(node for node, members in reach.items() if len(members) == largest)
+        root = int(rng.choice(ties))
+        members = reach[root]
+        hubs.append(Hub(root, tuple(sorted(members))))
+        residual.remove_nodes_from(members)
+        reach = {
+            node: old if old.isdisjoint(members) else _within(residual, node, hops)
+            for node, old in reach.items()
+            if node not in members
+        }
+    return tuple(sorted(hubs, key=lambda hub: (-len(hub.members), hub.root)))
+
+
+def relay_paths(graph: nx.Graph, hub: Hub) -> dict[int, list[int]]:
+    """Shortest path inside the hub from the root to each member, ends included: who relays for whom.
+
+    The paths form one tree, the same for everybody who knows the graph.
+    """
+    inside = graph.subgraph(hub.members)
+    paths = {hub.root: [hub.root]}
+    for parent, child in nx.bfs_edges(inside, hub.root, sort_neighbors=sorted):
+        paths[child] = [*paths[parent], child]
+    return paths
+
+
+def _within(graph: nx.Graph, node: int, hops: int) -> set[int]:
+    return set(nx.single_source_shortest_path_length(graph, node, cutoff=hops))

@@ -1,0 +1,29 @@
+"""When to stop: on the log-likelihood that falls out of the E-step, so that stopping costs no message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def has_converged(history: Sequence[NDArray[np.float64]], tol: float) -> NDArray[np.bool_]:
+    """Whether each root sees a log-likelihood per row that changes by less than `tol`.
+
+    The absolute change: between roots that agree only approximately the likelihood may fall. One root must not
+    act on its own answer, as others may see another; all stop once the network's AND of the answers is true.
+
+    Parameters
+    ----------
+    history : sequence of arrays of shape (n_views,)
+        Log-likelihood per row of each iteration so far, as each root sees it.
+    tol : float
+
+    Returns
+    -------
+    array of bool of shape (n_views,)
+    """
+    if len(history) < 2:
+        return np.zeros(np.shape(history[-1]) if history else 1, dtype=bool)
+    return np.abs(history[-1] - history[-2]) < tol

@@ -1,0 +1,194 @@
+"""How a network adds its blocks' contributions, and agrees on what all must decide alike.
+
+A summation is a small immutable description (`Star()`, `Consensus(rounds=100)`) that can be shared with every
+party. Its matrix face, for simulations, is an `Adder`: all contributions in, all roots' results out. An agent's
+face (messages in, messages out) belongs here too; nothing else in the program knows how the sum comes about.
+
+Decisions ride on the sums: every message carries a few bytes more, whose and/min/max is exact once as many
+rounds have passed as the network is wide. Where a sum has fewer rounds, the decision gets the missing ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.graph import diameter, laplacian_weights, metropolis_weights
+from vpem.core.network import Network
+from vpem.core.traffic import Sending, Traffic, exchange_traffic, make_traffic, spread_traffic
+
+Array = NDArray[np.float64]
+
+
+class Adder(Protocol):
+    """Adds one series of sums, such as those of one run of EM; may remember the last sum of every row."""
+
+    @property
+    def n_views(self) -> int:
+        """How many different results there are: 1 if all roots get the same."""
+
+    @property
+    def view_of_hub(self) -> NDArray[np.intp]:
+        """(n_hubs,): which result each hub's root gets."""
+
+    def add(self, contributions: Array, rows: slice) -> Array:
+        """Sum over the blocks, as each root gets it.
+
+        Parameters
+        ----------
+        contributions : array of shape (n_hubs, n_rows, n_values)
+        rows : slice
+            Which rows of the table these are.
+
+        Returns
+        -------
+        array of shape (n_views, n_rows, n_values)
+        """
+
+
+class Summation(Protocol):
+    """How a network adds."""
+
+    def check(self, network: Network) -> None:
+        """Raise ValueError if this network cannot add this way."""
+
+    def adder(self, network: Network) -> Adder:
+        """Matrix face: a new series of sums."""
+
+    def sum_traffic(self, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
+        """Traffic of one sum of `value_bytes` per agent, on which a decision rides."""
+
+    def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
+        """Traffic of a decision that has no sum to ride on."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearAdder:
+    """A sum without memory: every root's result is a fixed combination of the contributions."""
+
+    matrix: Array
+    """(n_views, n_hubs)"""
+    view_of_hub: NDArray[np.intp]
+
+    @property
+    def n_views(self) -> int:
+        """Number of different results."""
+        return len(self.matrix)
+
+    def add(self, contributions: Array, rows: slice) -> Array:  # noqa: ARG002 (no memory: rows do not matter)
+        """Combine; see `Adder.add`."""
+        n_hubs, n_rows, n_values = contributions.shape
+        # Values before rows in memory: long runs for the reductions over components, and no copy here.
+        flat = contributions.transpose(0, 2, 1).reshape(n_hubs, n_values * n_rows)
+        return (self.matrix @ flat).reshape(-1, n_values, n_rows).transpose(0, 2, 1)
+
+
+def exact_adder(n_hubs: int) -> LinearAdder:
+    """The exact sum, the same for every root."""
+    return LinearAdder(np.ones((1, n_hubs)), np.zeros(n_hubs, dtype=np.intp))
+
+
+@dataclass(frozen=True)
+class Star:
+    """A server adds the parties' terms and returns the exact sum (Algorithm 1)."""
+
+    def check(self, network: Network) -> None:
+        """Raise ValueError if there is no server."""
+        if network.graph is not None:
+            raise ValueError(
+                "expected graph='star' for the summation Star(), got a graph without a server; "
+                "try graph='star', or Consensus() on this graph"
+            )
+
+    def adder(self, network: Network) -> Adder:
+        """Exact sum, one view for all."""
+        return exact_adder(len(network.hubs))
+
+    def sum_traffic(self, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
+        """Each party sends its terms up and gets the sum back: two rounds."""
+        server, n_bytes = len(network.parties), value_bytes + decision_bytes
+        sendings = [
+            Sending(*ends, 1, n_bytes) for party in range(server) for ends in ((party, server), (server, party))
+        ]
+        return make_traffic(network.agents, sendings, 2)
+
+    def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
+        """Up and down again, as with a sum."""
+        return self.sum_traffic(network, 0, decision_bytes)
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """Neighbours average with each other for a fixed number of rounds (Algorithm 2, equation 6).
+
+    The agents of a hub start from `N Q / |H|`, so that the average is the sum over hubs. What a root gets
+    differs from the exact sum, and from root to root, by a factor of about `rho ** rounds` of the spread
+    (`rho = vpem.core.graph.contraction(W)`).
+
+    Parameters
+    ----------
+    rounds : int, default=100
+    weights : {"metropolis", "laplacian"}, default="metropolis"
+        Metropolis weights, or `I - alpha L`.
+    alpha : float, optional
+        For "laplacian": in (0, 2 / lambda_max); by default the fastest constant.
+    """
+
+    rounds: int = 100
+    weights: str = "metropolis"
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rounds, Integral) or isinstance(self.rounds, bool) or self.rounds < 1:
+            raise ValueError(f"expected rounds to be a whole number, 1 or more, got {self.rounds!r}")
+        if self.weights not in ("metropolis", "laplacian"):
+            raise ValueError(f"expected weights 'metropolis' or 'laplacian', got {self.weights!r}")
+        if self.alpha is not None and self.weights != "laplacian":
+            raise ValueError(
+                f"expected no alpha with weights='metropolis', got {self.alpha}; try weights='laplacian'"
+            )
+
+    def check(self, network: Network) -> None:
+        """Raise ValueError if there are no links between parties."""
+        if network.graph is None:
+            raise ValueError(
+                "expected a graph with links between the parties for Consensus, got a star, whose server adds "
+                "exactly; try graph='ring', 'complete', 'path' or a networkx.Graph, or leave summation=None"
+            )
+
+    def mixing_matrix(self, network: Network) -> Array:
+        """One round's weights W; (n_agents, n_agents)."""
+        if self.weights == "metropolis":
+            return metropolis_weights(network.graph)
+        return laplacian_weights(network.graph, self.alpha)
+
+    def adder(self, network: Network) -> Adder:
+        """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
+        n_agents, n_hubs = len(network.parties), len(network.hubs)
+        averaging = np.linalg.matrix_power(self.mixing_matrix(network), int(self.rounds))
+        roots = [hub.root for hub in network.hubs]
+        matrix = np.column_stack(
+            [
+                averaging[np.ix_(roots, hub.members)].sum(axis=1) * (n_agents / len(hub.members))
+                for hub in network.hubs
+            ]
+        )
+        return LinearAdder(matrix, np.arange(n_hubs))
+
+    def sum_traffic(self, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
+        """Terms from root to leaves, then every message over every link in every round."""
+        rounds = int(self.rounds)
+        traffic = spread_traffic(network, value_bytes)
+        traffic += exchange_traffic(network, rounds, value_bytes + decision_bytes)
+        missing = diameter(network.graph) - rounds
+        if decision_bytes and missing > 0:
+            traffic += exchange_traffic(network, missing, decision_bytes)
+        return traffic
+
+    def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
+        """As many rounds as the network is wide."""
+        return exchange_traffic(network, diameter(network.graph), decision_bytes)

@@ -1,0 +1,117 @@
+"""What a run sends: messages, bytes and rounds, per agent and in all.
+
+Counted are the contents of the messages as a network would carry them: arrays of float64 and the few bytes of
+a flooded decision. What a transport wraps around them (headers, encryption) comes on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.hubs import relay_paths
+from vpem.core.network import Network
+
+FLOAT_BYTES = 8
+
+
+class Sending(NamedTuple):
+    """Messages from one agent to another, by number."""
+
+    sender: int
+    receiver: int
+    messages: int
+    bytes: int
+
+
+class AgentTraffic(NamedTuple):
+    """One agent's share of the traffic."""
+
+    messages_sent: int
+    bytes_sent: int
+    messages_received: int
+    bytes_received: int
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Messages and bytes by agent, and rounds one after another; traffics add up, and repeat by `*`."""
+
+    agents: tuple[Hashable, ...]
+    table: NDArray[np.int64]
+    """(n_agents, 4): the fields of `AgentTraffic`."""
+    rounds: int
+    """Exchanges between neighbours that must follow each other: what latency is paid for."""
+
+    @property
+    def messages(self) -> int:
+        """Messages sent by all agents; a relayed message counts at every hop."""
+        return int(self.table[:, 0].sum())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes sent by all agents."""
+        return int(self.table[:, 1].sum())
+
+    @property
+    def per_agent(self) -> dict[Hashable, AgentTraffic]:
+        """Each agent's share, by name; a star has one agent more, the server."""
+        return {agent: AgentTraffic(*row) for agent, row in zip(self.agents, self.table.tolist(), strict=True)}
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.agents, self.table + other.table, self.rounds + other.rounds)
+
+    def __mul__(self, times: int) -> Traffic:
+        return Traffic(self.agents, self.table * times, self.rounds * times)
+
+    def __repr__(self) -> str:
+        return f"Traffic(messages={self.messages:,}, bytes={self.bytes:,}, rounds={self.rounds:,})"
+
+
+def make_traffic(agents: tuple[Hashable, ...], sendings: Iterable[Sending] = (), rounds: int = 0) -> Traffic:
+    """Traffic of some sendings; without any, the zero to start adding from."""
+    table = np.zeros((len(agents), len(AgentTraffic._fields)), dtype=np.int64)
+    for sender, receiver, messages, n_bytes in sendings:
+        table[sender, :2] += messages, n_bytes
+        table[receiver, 2:] += messages, n_bytes
+    return Traffic(agents, table, rounds)
+
+
+def exchange_traffic(network: Network, rounds: int, n_bytes: int) -> Traffic:
+    """Every agent sends `n_bytes` to every neighbour, in each of some rounds."""
+    links = network.graph.edges if network.graph is not None else ()
+    rounds = rounds if links else 0
+    sendings = [
+        Sending(sender, receiver, rounds, rounds * n_bytes)
+        for one, other in links
+        for sender, receiver in ((one, other), (other, one))
+    ]
+    return make_traffic(network.agents, sendings, rounds)
+
+
+def spread_traffic(network: Network, n_bytes: int) -> Traffic:
+    """Every root sends one term of `n_bytes` to its leaves; on its way each link of the tree carries it once."""
+    sendings, depth = [], 0
+    for hub in network.hubs:
+        if len(hub.members) > 1:
+            paths = relay_paths(network.graph, hub).values()
+            sendings += [Sending(path[-2], path[-1], 1, n_bytes) for path in paths if len(path) > 1]
+            depth = max(depth, *(len(path) - 1 for path in paths))
+    return make_traffic(network.agents, sendings, depth)
+
+
+def pooling_traffic(network: Network, n_samples: int) -> Traffic:
+    """Every leaf sends its columns to its root, once; relays hand them on."""
+    sendings, depth = [], 0
+    for hub in network.hubs:
+        if len(hub.members) > 1:
+            for leaf, path in relay_paths(network.graph, hub).items():
+                n_bytes = FLOAT_BYTES * n_samples * len(network.columns[leaf])
+                sendings += [Sending(sender, receiver, 1, n_bytes) for receiver, sender in pairwise(path)]
+                depth = max(depth, len(path) - 1)
+    return make_traffic(network.agents, sendings, depth)

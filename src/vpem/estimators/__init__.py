@@ -1,0 +1,6 @@
+"""The scikit-learn face of vpem."""
+
+from vpem.estimators.kmeans import VerticalKMeans
+from vpem.estimators.mixture import VerticalGaussianMixture
+
+__all__ = ["VerticalGaussianMixture", "VerticalKMeans"]

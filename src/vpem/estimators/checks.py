@@ -1,0 +1,141 @@
+"""Checks of the estimators' arguments: what was expected, what came, what to try."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from vpem.core.initial import shared_generator
+from vpem.core.mixture import STRUCTURES
+from vpem.core.network import Network, assign_columns, make_network
+from vpem.core.summation import Consensus, Star, Summation
+
+Array = NDArray[np.float64]
+
+HUB_TIES = 0
+RESTART = 1
+"""Purposes of the shared seed; see `vpem.core.initial.shared_generator`."""
+
+
+def check_count(name: str, value: Any, smallest: int) -> int:
+    """Whole number of at least `smallest`."""
+    if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < smallest:
+        raise ValueError(f"expected {name} to be a whole number, {smallest} or more, got {value!r}")
+    return int(value)
+
+
+def check_non_negative(name: str, value: Any) -> float:
+    """Finite number of at least zero."""
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"expected {name} to be a finite number, 0 or more, got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """One of some words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def check_enough_rows(n_samples: int, name: str, needed: int) -> None:
+    """At least as many rows as components."""
+    if n_samples < needed:
+        raise ValueError(
+            f"expected n_samples >= {name}, got n_samples = {n_samples}, {name} = {needed}; "
+            f"try a smaller {name} or more rows"
+        )
+
+
+def shared_seed(random_state: Any) -> int:
+    """Whole number from which all parties make their generators."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def build_network(
+    partition: Any,
+    graph: str | nx.Graph,
+    hops: int,
+    summation: Summation | None,
+    n_features: int,
+    feature_names: Sequence[str] | None,
+    seed: int,
+) -> tuple[Network, Summation]:
+    """Parties and links from an estimator's arguments, with the way in which they add."""
+    columns = assign_columns(partition, n_features, feature_names)
+    network = make_network(columns, graph, hops, shared_generator(seed, HUB_TIES))
+    if summation is None:
+        summation = Star() if network.graph is None else Consensus(rounds=100, weights="metropolis")
+    if not all(hasattr(summation, needed) for needed in ("check", "adder", "sum_traffic", "flood_traffic")):
+        raise TypeError(f"expected summation to be None, Star() or Consensus(...), got {summation!r}")
+    summation.check(network)
+    return network, summation
+
+
+def check_weights_init(given: Any, n_components: int) -> Array:
+    """Weights on the simplex."""
+    found = finite_array("weights_init", given, (n_components,))
+    if (found < 0).any() or not np.isclose(found.sum(), 1.0):
+        raise ValueError(f"expected weights_init that are not negative and add up to 1, got {found}")
+    if (found == 0).any():
+        raise ValueError("expected weights_init above 0, got a component of weight 0, which EM can never revive")
+    weights: Array = found / found.sum()
+    return weights
+
+
+def check_means_init(means: Any, n_components: int, n_features: int) -> Array:
+    """Means in the order of the table's columns."""
+    return finite_array("means_init", means, (n_components, n_features))
+
+
+def covariances_from_precisions(
+    precisions: Any, covariance_type: str, n_components: int, network: Network
+) -> list[Array]:
+    """Each block's covariances, in the shapes of `vpem.core.mixture.Block`, from `precisions_init`."""
+    n_blocks = len(network.hubs)
+    if len(precisions) != n_blocks:
+        raise ValueError(
+            f"expected precisions_init with one entry for each of the {n_blocks} blocks (in the order of hubs_), "
+            f"got {len(precisions)}"
+        )
+    covariances: list[Array] = []
+    for number, (given, columns) in enumerate(zip(precisions, network.block_columns, strict=True)):
+        width = len(columns)
+        shape = {
+            "full": (n_components, width, width),
+            "tied": (width, width),
+            "diag": (n_components, width),
+            "spherical": (n_components,),
+        }[covariance_type]
+        name = f"precisions_init[{number}]"
+        found = finite_array(name, given, shape)
+        if STRUCTURES[covariance_type].is_matrix:
+            found = found.reshape(-1, width, width)
+            if not np.allclose(found, found.transpose(0, 2, 1)) or np.linalg.eigvalsh(found).min() <= 0:
+                raise ValueError(f"expected {name} to be symmetric and positive definite, got {given!r}")
+            covariances.append(np.linalg.inv(found).astype(np.float64))
+        else:
+            if (found <= 0).any():
+                raise ValueError(f"expected {name} to be positive, got {given!r}")
+            covariances.append(1.0 / found.reshape(n_components, -1))
+    return covariances
+
+
+def finite_array(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    """Finite numbers of a given shape."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected {name} to be numbers of shape {shape}, got {value!r}") from None
+    if found.shape != shape:
+        raise ValueError(f"expected {name} of shape {shape}, got shape {found.shape}")
+    if not np.isfinite(found).all():
+        raise ValueError(f"expected {name} to be finite, got NaN or infinity")
+    return found

@@ -1,0 +1,164 @@
+"""VerticalKMeans: Lloyd's algorithm whose distances the network adds, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vpem.core.initial import shared_generator, squared_distances
+from vpem.core.summation import Summation
+from vpem.core.traffic import FLOAT_BYTES, make_traffic
+from vpem.estimators import checks
+from vpem.simulation.kmeans import kmeans
+from vpem.simulation.sweep import row_chunks
+
+Array = NDArray[np.float64]
+
+
+class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """K-means of parties that each hold some columns of the same rows.
+
+    Each party adds its squared distances to the network's sum and moves its own part of the centres. On a star
+    this is Lloyd's algorithm exactly.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    partition : list, dict or None, default=None
+        Who holds which columns; see `VerticalGaussianMixture`.
+    graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
+    summation : Star, Consensus or None, default=None
+    init : {"k-means++", "random"} or array-like of shape (n_clusters, n_features), default="k-means++"
+    n_init : int or "auto", default="auto"
+        Number of starts, of which the best is kept; "auto" is 10 for random starts, else 1.
+    max_iter : int, default=300
+    tol : float, default=1e-4
+        Stop when the centres move, in all, by no more than this times the mean variance of the columns; every
+        party watches over its share.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_features)
+    labels_ : array of shape (n_samples,)
+        Nearest centre of each row, computed exactly from the assembled centres.
+    inertia_ : float
+        Sum of squared distances to it.
+    n_iter_ : int
+    traffic_ : Traffic
+    n_features_in_ : int
+    feature_names_in_ : array of str
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        partition: Any = None,
+        graph: Any = "star",
+        summation: Summation | None = None,
+        init: Any = "k-means++",
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: Any = None,
+    ):
+        self.n_clusters = n_clusters
+        self.partition = partition
+        self.graph = graph
+        self.summation = summation
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> VerticalKMeans:  # noqa: ARG002 (scikit-learn's signature)
+        """Find the centres.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        n_clusters = checks.check_count("n_clusters", self.n_clusters, 1)
+        max_iter = checks.check_count("max_iter", self.max_iter, 1)
+        tol = checks.check_non_negative("tol", self.tol)
+        table = validate_data(self, X, dtype=[np.float64, np.float32])
+        checks.check_enough_rows(len(table), "n_clusters", n_clusters)
+        init: str | Array
+        if isinstance(self.init, str):
+            init = checks.check_choice("init", self.init, ("k-means++", "random"))
+        else:
+            init = checks.finite_array("init", self.init, (n_clusters, table.shape[1]))
+        n_init = self._n_init(init)
+        seed = checks.shared_seed(self.random_state)
+        names = getattr(self, "feature_names_in_", None)
+        network, summation = checks.build_network(
+            self.partition, self.graph, 0, self.summation, table.shape[1], names, seed
+        )
+        fits = [
+            kmeans(
+                table,
+                network,
+                summation,
+                n_clusters,
+                init,
+                shared_generator(seed, checks.RESTART, restart),
+                max_iter=max_iter,
+                tol=tol,
+            )
+            for restart in range(n_init)
+        ]
+        self.traffic_ = sum((fit.traffic for fit in fits), make_traffic(network.agents))
+        if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
+            self.traffic_ += summation.flood_traffic(network, FLOAT_BYTES) * n_init
+        best = min(fits, key=lambda fit: float(fit.assignment.scores.max()))
+        self.cluster_centers_ = np.empty((n_clusters, table.shape[1]))
+        for columns, centres in zip(network.block_columns, best.centres, strict=True):
+            self.cluster_centers_[:, columns] = centres
+        self.n_iter_ = best.n_iter
+        self.labels_, distances = self._nearest(table)
+        self.inertia_ = float(distances.sum())
+        if not best.converged:
+            warnings.warn(
+                f"k-means did not converge in {max_iter} iterations; try a larger max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Nearest centre of each row; (n_samples,)."""
+        check_is_fitted(self)
+        return self._nearest(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))[0]
+
+    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
+        """Minus the sum of squared distances to the nearest centres."""
+        check_is_fitted(self)
+        return -float(self._nearest(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))[1].sum())
+
+    def _nearest(self, table: NDArray[np.floating]) -> tuple[NDArray[np.intp], Array]:
+        """Label of each row, and its squared distance to that centre."""
+        labels = np.empty(len(table), dtype=np.intp)
+        smallest = np.empty(len(table))
+        for rows in row_chunks(len(table), self.cluster_centers_.size):
+            distances = squared_distances(table[rows], self.cluster_centers_)
+            labels[rows] = distances.argmin(axis=1)
+            smallest[rows] = distances.min(axis=1)
+        return labels, smallest
+
+    def _n_init(self, init: str | Array) -> int:
+        if isinstance(self.n_init, str) and self.n_init == "auto":
+            return 10 if isinstance(init, str) and init == "random" else 1
+        return checks.check_count("n_init", self.n_init, 1)

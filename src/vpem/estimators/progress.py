@@ -1,0 +1,35 @@
+"""What `verbose` prints."""
+
+from __future__ import annotations
+
+
+class Progress:
+    """Tells of starts (verbose=1) and of their iterations (verbose=2)."""
+
+    def __init__(self, verbose: int):
+        self.verbose = int(verbose)
+        self.restart = 0
+        self.last: float | None = None
+
+    def start(self, restart: int) -> None:
+        """Begin a run from a new start."""
+        self.restart, self.last = restart + 1, None
+
+    def iteration(self, number: int, lower_bound: float) -> None:
+        """Note an iteration's log-likelihood per row."""
+        if self.verbose > 1:
+            change = "" if self.last is None else f", change {lower_bound - self.last:+.6f}"
+            print(
+                f"start {self.restart}, iteration {number}: log-likelihood {lower_bound:.6f}{change}",
+                flush=True,
+            )
+        self.last = lower_bound
+
+    def end(self, converged: bool, n_iter: int) -> None:
+        """Close a run."""
+        if self.verbose > 0 and self.last is not None:
+            outcome = "converged" if converged else "did not converge"
+            print(
+                f"start {self.restart} {outcome} in {n_iter} iterations: log-likelihood {self.last:.6f}",
+                flush=True,
+            )

@@ -1,0 +1,169 @@
+"""Vertical k-means: Lloyd's algorithm and k-means++, with distances that the network adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.initial import draw_candidates, n_candidates, nearest, random_rows, squared_distances
+from vpem.core.network import Network
+from vpem.core.summation import Adder, Summation
+from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
+from vpem.simulation.sweep import Sweep, Table, column_means, row_chunks, sweep
+
+Array = NDArray[np.float64]
+
+STOP_BYTES = 1
+"""What rides on each sum of Lloyd's algorithm: whether all would stop."""
+
+
+@dataclass(frozen=True, eq=False)
+class KMeansFit:
+    """Result of one run."""
+
+    centres: tuple[Array, ...]
+    """Each block's part, at its root: (n_clusters, n_columns)."""
+    assignment: Sweep
+    """The rows' last pass, to those centres: its scores are the inertia as each root sees it."""
+    n_iter: int
+    converged: bool
+    traffic: Traffic
+
+
+def kmeans(
+    X: Table,
+    network: Network,
+    summation: Summation,
+    n_clusters: int,
+    init: str | Array,
+    rng: np.random.Generator,
+    *,
+    max_iter: int = 300,
+    tol: float = 1e-4,
+    is_matrix: bool = False,
+) -> KMeansFit:
+    """Lloyd's algorithm; each root moves its block of the centres by its own labels.
+
+    It ends when every block's centres move by no more than the block's share of `tol` times the mean variance of
+    all columns, so that no sum is needed to end at least as late as scikit-learn would; all end together, by the
+    network's AND. A cluster that loses all its rows keeps its centre.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    network : Network
+    summation : Summation
+    n_clusters : int
+    init : {"k-means++", "random"} or array of shape (n_clusters, n_features)
+    rng : numpy.random.Generator
+        Shared by all parties.
+    max_iter : int
+    tol : float
+    is_matrix : bool
+        Whether the last pass collects whole scatter matrices.
+    """
+    columns = network.block_columns
+    adder = summation.adder(network)
+    traffic = make_traffic(network.agents)
+    if not isinstance(init, str):
+        centres = [np.asarray(init, dtype=np.float64)[:, held] for held in columns]
+    elif init == "random":
+        rows = random_rows(rng, len(X), n_clusters)
+        centres = [rows_of(X, rows, held) for held in columns]
+    else:
+        centres, traffic = plus_plus_centres(X, network, summation, n_clusters, rng)
+    variances = _variances(X)
+    thresholds = [tol * variances[held].sum() / X.shape[1] for held in columns]
+    converged, n_iter = False, 0
+    while n_iter < max_iter and not converged:
+        n_iter += 1
+        moved = assign(X, network, adder, centres).statistics
+        shifts = [statistics.sums / np.maximum(statistics.counts, 1.0)[:, None] for statistics in moved]
+        centres = [centre + shift for centre, shift in zip(centres, shifts, strict=True)]
+        converged = all(
+            float(np.square(shift).sum()) <= limit for shift, limit in zip(shifts, thresholds, strict=True)
+        )
+    # The decision to stop rides on one sum more, which gives the labels of the last centres.
+    final = assign(X, network, adder, centres, is_matrix=is_matrix)
+    one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, STOP_BYTES)
+    return KMeansFit(tuple(centres), final, n_iter, converged, traffic + one_sum * (n_iter + 1))
+
+
+def assign(
+    X: Table, network: Network, adder: Adder, centres: Sequence[Array], *, is_matrix: bool = False
+) -> Sweep:
+    """Give every row to the nearest centre, at each root by the distances that it sees."""
+    return sweep(
+        X,
+        network,
+        adder,
+        n_values=len(centres[0]),
+        contribute=lambda number, block: squared_distances(block, centres[number]),
+        respond=nearest,
+        pivots=centres,
+        is_matrix=is_matrix,
+    )
+
+
+def plus_plus_centres(
+    X: Table, network: Network, summation: Summation, n_clusters: int, rng: np.random.Generator
+) -> tuple[list[Array], Traffic]:
+    """Greedy k-means++: rows far from the centres so far, the best of a few candidates each time.
+
+    The first row follows from the shared seed. After that the root of the first hub draws the candidates from
+    the distances that it sees, picks the best, and floods the pick together with the next candidates.
+
+    Returns
+    -------
+    centres : list of arrays of shape (n_clusters, n_columns)
+        Each block's part.
+    traffic : Traffic
+    """
+    n_tries = n_candidates(n_clusters)
+    adder = summation.adder(network)
+    picked = list(random_rows(rng, len(X), 1))
+    flood = summation.flood_traffic(network, FLOAT_BYTES * (n_tries + 1))
+    traffic = make_traffic(network.agents)
+    if n_clusters > 1:
+        closest = _distances_seen_first(X, network, adder, np.array(picked))[:, 0]
+        traffic += summation.sum_traffic(network, FLOAT_BYTES * len(X), 0)
+        # One flood before each centre's sum, and one for the last pick.
+        one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_tries, 0)
+        traffic += (flood + one_sum) * (n_clusters - 1) + flood
+    while len(picked) < n_clusters:
+        rows = draw_candidates(rng, closest, n_tries)
+        distances = _distances_seen_first(X, network, adder, rows)
+        np.minimum(distances, closest[:, None], out=distances)
+        best = int(distances.sum(axis=0).argmin())
+        closest = distances[:, best]
+        picked.append(rows[best])
+    rows = np.array(picked)
+    return [rows_of(X, rows, held) for held in network.block_columns], traffic
+
+
+def rows_of(X: Table, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
+    """One block's part of some rows, as a start's centres or means."""
+    return X[np.ix_(rows, columns)].astype(np.float64)
+
+
+def _distances_seen_first(X: Table, network: Network, adder: Adder, rows: NDArray[np.intp]) -> Array:
+    """Squared distances from all rows to some, as the root of the first hub sees them; (n_samples, n_rows)."""
+    columns = network.block_columns
+    seen = np.empty((len(X), len(rows)))
+    for chunk in row_chunks(len(X), len(rows) * max(len(columns), *map(len, columns))):
+        contributions = np.stack(
+            [squared_distances(X[chunk][:, held], rows_of(X, rows, held)) for held in columns]
+        )
+        seen[chunk] = adder.add(contributions, chunk)[adder.view_of_hub[0]]
+    return seen
+
+
+def _variances(X: Table) -> Array:
+    means = column_means(X)
+    total = np.zeros(X.shape[1])
+    for rows in row_chunks(*X.shape):
+        total += np.square(X[rows] - means).sum(axis=0)
+    return total / len(X)
