@@ -1,0 +1,45 @@
+"""Settings of all tests: repeatable hypothesis, data that a machine may lack, and REQUIRE_ALL."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Repeatable runs, no clock: a machine under load must not fail a test.
+settings.register_profile(
+    "vpem", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("vpem")
+
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Under REQUIRE_ALL=1 nothing may be missing: a skip is a failure."""
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but REQUIRE_ALL=1: {call.excinfo.value}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    if REQUIRE_ALL and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"module skipped, but REQUIRE_ALL=1: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def htru2():
+    """Columns and classes of the pulsar candidates, from the folder that VPEM_DATA names."""
+    path = Path(os.environ.get("VPEM_DATA", "")) / "HTRU_2.csv"
+    if not path.is_file():
+        pytest.skip("no HTRU_2.csv: set VPEM_DATA to the folder that holds it")
+    table = np.loadtxt(path, delimiter=",")
+    return table[:, :8], table[:, 8].astype(int)

@@ -112,7 +112,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
     >>> mixture.predict([[0, 0, 0]]) == mixture.predict([[2, 1, 1]])
     array([ True])
     >>> mixture.traffic_.per_agent["bank"].messages_sent
-    8
+    10
     """
 
     def __init__(

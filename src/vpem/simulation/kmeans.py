@@ -16,6 +16,9 @@ from vpem.simulation.sweep import Sweep, Table, column_means, row_chunks, sweep
 
 Array = NDArray[np.float64]
 
+ROUNDING = 8 * np.finfo(np.float64).eps
+"""A centre that moves by less, relative to its size and its columns' deviation, has not moved."""
+
 STOP_BYTES = 1
 """What rides on each sum of Lloyd's algorithm: whether all would stop."""
 
@@ -76,7 +79,10 @@ def kmeans(
     else:
         centres, traffic = plus_plus_centres(X, network, summation, n_clusters, rng)
     variances = _variances(X)
-    thresholds = [tol * variances[held].sum() / X.shape[1] for held in columns]
+    limits = [
+        max(tol * variances[held].sum() / X.shape[1], float((ROUNDING**2 * (variances[held] + part**2)).sum()))
+        for held, part in zip(columns, centres, strict=True)
+    ]
     converged, n_iter = False, 0
     while n_iter < max_iter and not converged:
         n_iter += 1
@@ -84,7 +90,7 @@ def kmeans(
         shifts = [statistics.sums / np.maximum(statistics.counts, 1.0)[:, None] for statistics in moved]
         centres = [centre + shift for centre, shift in zip(centres, shifts, strict=True)]
         converged = all(
-            float(np.square(shift).sum()) <= limit for shift, limit in zip(shifts, thresholds, strict=True)
+            float(np.square(shift).sum()) <= limit for shift, limit in zip(shifts, limits, strict=True)
         )
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
     final = assign(X, network, adder, centres, is_matrix=is_matrix)

@@ -1,0 +1,141 @@
+"""How a network adds, and what that costs, against literal rounds and counts by hand."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles import connected_graphs, mixing_weights
+from vpem.core.graph import contraction
+from vpem.core.network import make_network
+from vpem.core.summation import Consensus, Star
+from vpem.core.traffic import pooling_traffic, spread_traffic
+
+
+def network_on(graph, hops=0, seed=0):
+    return make_network({n: [n] for n in sorted(graph)}, graph, hops, np.random.default_rng(seed))
+
+
+def star_of(n):
+    return make_network({number: [number] for number in range(n)}, "star")
+
+
+def test_a_star_adds_exactly_and_alike_for_all():
+    terms = np.random.default_rng(0).normal(size=(4, 5, 3))
+    adder = Star().adder(star_of(4))
+    [total] = adder.add(terms, slice(0, 5))
+    np.testing.assert_allclose(total, terms.sum(axis=0), rtol=1e-14)
+    assert adder.view_of_hub.tolist() == [0, 0, 0, 0]
+
+
+@given(
+    connected_graphs(),
+    st.integers(0, 2),
+    st.integers(1, 30),
+    st.sampled_from(["metropolis", "laplacian"]),
+    st.integers(0, 2**32 - 1),
+)
+def test_consensus_is_as_many_literal_rounds(graph, hops, rounds, kind, seed):
+    network = network_on(graph, hops, seed)
+    n, W = len(graph), mixing_weights(graph, kind)
+    terms = np.random.default_rng(seed).normal(size=(len(network.hubs), 6, 2))
+    state = np.empty((n, 6, 2))
+    for hub, term in zip(network.hubs, terms, strict=True):
+        for member in hub.members:
+            state[member] = n * term / len(hub.members)
+    for _ in range(rounds):
+        state = np.array([sum(W[i, j] * state[j] for j in range(n)) for i in range(n)])
+    adder = Consensus(rounds, kind).adder(network)
+    found = adder.add(terms, slice(0, 6))[adder.view_of_hub]
+    # Sums of at most eight terms of order 8: rounding stays far below.
+    np.testing.assert_allclose(found, state[[hub.root for hub in network.hubs]], atol=1e-12)
+
+
+@given(connected_graphs(fewest_agents=2), st.sampled_from(["metropolis", "laplacian"]), st.integers(0, 2**32 - 1))
+def test_the_error_falls_as_the_contraction_to_the_rounds(graph, kind, seed):
+    network, n = network_on(graph), len(graph)
+    W = mixing_weights(graph, kind)
+    rho = contraction(W)
+
+    def error(terms, rounds):
+        found = Consensus(rounds, kind).adder(network).add(terms[:, None, None], slice(0, 1))
+        return np.linalg.norm(found.ravel() - terms.sum())
+
+    terms = np.random.default_rng(seed).normal(size=n)
+    spread = np.linalg.norm(n * terms - terms.sum())
+    # And no faster than that in the worst case, the eigenvector that mixes most slowly.
+    eigenvalues, eigenvectors = np.linalg.eigh(W - 1 / n)
+    slowest = eigenvectors[:, np.abs(eigenvalues).argmax()]
+    for rounds in (1, 3, 10, 30):
+        assert error(terms, rounds) <= rho**rounds * spread * (1 + 1e-9) + 1e-12
+        assert error(slowest, rounds) == pytest.approx(rho**rounds * n, rel=1e-6, abs=1e-10)
+
+
+def test_traffic_of_a_star():
+    traffic = Star().sum_traffic(star_of(3), 100, 9)
+    assert (traffic.messages, traffic.bytes, traffic.rounds) == (6, 6 * 109, 2)
+    assert traffic.per_agent[0] == (1, 109, 1, 109)
+    assert traffic.per_agent["server"] == (3, 327, 3, 327)
+    assert (traffic * 4 + traffic).bytes == 5 * traffic.bytes
+    assert repr(traffic) == "Traffic(messages=6, bytes=654, rounds=2)"
+
+
+def test_traffic_of_consensus_counts_every_link_in_every_round():
+    traffic = Consensus(10).sum_traffic(network_on(nx.cycle_graph(5)), 100, 9)
+    assert (traffic.messages, traffic.bytes, traffic.rounds) == (10 * 10, 100 * 109, 10)
+    assert traffic.per_agent[3] == (20, 2180, 20, 2180)
+
+
+def test_a_decision_gets_the_rounds_that_the_sum_lacks():
+    path = network_on(nx.path_graph(6))  # five hops wide
+    short = Consensus(2).sum_traffic(path, 100, 9)
+    assert (short.messages, short.bytes, short.rounds) == (10 * 5, 20 * 109 + 30 * 9, 5)
+    assert Consensus(2).sum_traffic(path, 100, 0).rounds == 2
+    alone = Consensus(2).flood_traffic(path, 9)
+    assert (alone.messages, alone.bytes, alone.rounds) == (50, 450, 5)
+
+
+def test_traffic_within_hubs_counts_relays():
+    network = make_network(
+        {0: [0], 1: [1], 2: [2], 3: [3, 4], 4: [5]}, nx.path_graph(5), 2, np.random.default_rng(0)
+    )
+    [hub] = network.hubs
+    assert hub.root == 2
+    # Columns: the neighbours send 1 and 2 columns one hop, the ends 1 each over two hops; 10 rows of 8 bytes.
+    pooling = pooling_traffic(network, 10)
+    assert (pooling.messages, pooling.bytes, pooling.rounds) == (6, 80 * (1 + 2 + 2 + 2), 2)
+    assert pooling.per_agent[3] == (2, 240, 1, 80)
+    # Terms: one message per link of the tree; the neighbours hand it on.
+    spread = spread_traffic(network, 100)
+    assert (spread.messages, spread.bytes, spread.rounds) == (4, 400, 2)
+    assert spread.per_agent[2].messages_sent == 2
+    assert spread.per_agent[1] == (1, 100, 1, 100)
+
+
+def test_one_agent_alone_sends_nothing():
+    alone = network_on(nx.path_graph(1))
+    traffic = Consensus(10).sum_traffic(alone, 100, 9)
+    assert (traffic.messages, traffic.bytes, traffic.rounds) == (0, 0, 0)
+    assert Consensus(10).adder(alone).add(np.ones((1, 2, 3)), slice(0, 2)).tolist() == [[[1.0] * 3] * 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": 2.5}, "rounds"),
+        ({"weights": "uniform"}, "got 'uniform'"),
+        ({"alpha": 0.1}, "try weights='laplacian'"),
+    ],
+)
+def test_consensus_that_makes_no_sense(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Consensus(**arguments)
+
+
+def test_a_sum_needs_its_kind_of_network():
+    with pytest.raises(ValueError, match="whose server adds exactly"):
+        Consensus().check(star_of(2))
+    with pytest.raises(ValueError, match="graph without a server"):
+        Star().check(network_on(nx.path_graph(2)))

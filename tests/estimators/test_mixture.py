@@ -1,0 +1,324 @@
+"""VerticalGaussianMixture as a scikit-learn estimator."""
+
+import pickle
+import warnings
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oracles import relative_error
+from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
+from vpem.core.traffic import pooling_traffic
+
+TYPES = ["full", "tied", "diag", "spherical"]
+PARTIES = {"bank": [0, 3], "shop": [1, 2], "post": [4]}
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(11)
+    shape = rng.normal(size=(5, 5)) / 2 + np.eye(5)
+    return rng.normal(size=(300, 5)) @ shape + 3 * rng.integers(2, size=(300, 1)) + np.arange(5)
+
+
+def fitted(X, **arguments):
+    settings = {"n_components": 2, "partition": PARTIES, "random_state": 0, "tol": 1e-5, "max_iter": 500}
+    return VerticalGaussianMixture(**{**settings, **arguments}).fit(X)
+
+
+@parametrize_with_checks([VerticalGaussianMixture(), VerticalKMeans(n_clusters=2)])
+def test_scikit_learns_own_checks(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # otherwise scikit-learn skips one of them
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # they set max_iter to small numbers
+        check(estimator)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_one_party_is_scikit_learn(X, covariance_type):
+    start = {"weights_init": [0.4, 0.6], "means_init": X[[0, 1]]}
+    precisions = {
+        "full": np.array([np.eye(5)] * 2),
+        "tied": np.eye(5),
+        "diag": np.ones((2, 5)),
+        "spherical": np.ones(2),
+    }[covariance_type]
+    common = {"covariance_type": covariance_type, "tol": 1e-6, "max_iter": 500, **start}
+    expected = GaussianMixture(2, precisions_init=precisions, **common).fit(X)
+    found = VerticalGaussianMixture(2, partition=[range(5)], precisions_init=[precisions], **common).fit(X)
+    assert found.n_iter_ == expected.n_iter_ > 3
+    for name in ("weights_", "means_", "lower_bounds_"):
+        assert relative_error(getattr(found, name), getattr(expected, name)) < 1e-9
+    assert relative_error(found.covariances_[0], expected.covariances_) < 1e-9
+    assert found.covariances_[0].shape == expected.covariances_.shape
+    np.testing.assert_allclose(found.score_samples(X), expected.score_samples(X), rtol=1e-9)
+    assert found.bic(X) == pytest.approx(expected.bic(X))
+    assert found.aic(X) == pytest.approx(expected.aic(X))
+
+
+@pytest.mark.parametrize(("covariance_type", "shape"), [("full", (2, 1, 1)), ("diag", (2, 1)), ("spherical", 2)])
+def test_one_party_per_column_is_scikit_learns_diag(X, covariance_type, shape):
+    common = {"weights_init": [0.4, 0.6], "means_init": X[[0, 1]], "tol": 1e-6, "max_iter": 500}
+    expected = GaussianMixture(2, covariance_type="diag", precisions_init=np.ones((2, 5)), **common).fit(X)
+    found = VerticalGaussianMixture(
+        2, covariance_type=covariance_type, precisions_init=[np.ones(shape)] * 5, **common
+    ).fit(X)
+    assert found.n_iter_ == expected.n_iter_
+    for name in ("weights_", "means_", "lower_bounds_"):
+        assert relative_error(getattr(found, name), getattr(expected, name)) < 1e-9
+    found_variances = np.diagonal(found.covariance_matrix(), axis1=1, axis2=2)
+    assert relative_error(found_variances, expected.covariances_) < 1e-9
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("graph", ["star", "path"])
+def test_to_sklearn_has_the_same_densities(X, covariance_type, graph):
+    model = fitted(X, covariance_type=covariance_type, graph=graph)
+    other = model.to_sklearn()
+    np.testing.assert_allclose(other.score_samples(X), model.score_samples(X), rtol=1e-9)
+    np.testing.assert_allclose(other.predict_proba(X), model.predict_proba(X), atol=1e-9)
+    assert (other.predict(X) == model.predict(X)).all()
+    assert other.sample(3)[0].shape == (3, 5)
+    assert other.n_iter_ == model.n_iter_
+    if other.covariance_type == "diag":
+        np.testing.assert_allclose(other.precisions_ * other.covariances_, 1.0)
+    else:
+        products = other.precisions_ @ other.covariances_
+        np.testing.assert_allclose(products, np.broadcast_to(np.eye(5), products.shape), atol=1e-9)
+
+
+def test_attributes_fit_together_on_a_graph_with_hubs(X):
+    graph = nx.Graph([("bank", "shop"), ("shop", "post")])
+    model = fitted(X, graph=graph, hops=1, summation=Consensus(5))
+    [hub] = model.hubs_
+    assert hub == ("shop", ("bank", "shop", "post"), (0, 3, 1, 2, 4))
+    dense = model.covariance_matrix()
+    np.testing.assert_array_equal(dense[:, hub.columns][:, :, hub.columns], model.covariances_[0])
+    assert model.means_.shape == (2, 5)
+    assert model.hub_weights_.shape == (1, 2)
+
+    model = fitted(X, graph=graph, summation=Consensus(3))
+    assert [hub.root for hub in model.hubs_] == ["bank", "shop", "post"]
+    assert model.hub_weights_.shape == (3, 2)
+    np.testing.assert_allclose(model.weights_, model.hub_weights_.mean(axis=0))
+    assert np.ptp(model.hub_weights_, axis=0).max() > 0, "roots keep their own estimates"
+    assert model.disagreement_ == model.certificate_.disagreement > 0
+    assert model.lower_bound_ == model.lower_bounds_[-1]
+    assert len(model.lower_bounds_) == model.n_iter_
+    outside = np.ix_([0, 3], [1, 2, 4])
+    assert not any(matrix[outside].any() for matrix in model.covariance_matrix())
+
+
+def test_enough_rounds_equal_the_star(X):
+    star, ring = fitted(X), fitted(X, graph="path")  # 100 rounds: 2/3 to the hundredth
+    assert relative_error(ring.means_, star.means_) < 1e-9
+    assert ring.n_iter_ == star.n_iter_
+    assert ring.disagreement_ < 1e-9
+    assert star.disagreement_ == 0
+
+
+@pytest.mark.parametrize("graph", ["star", "ring", "path", "complete"])
+def test_one_party_one_component(graph):
+    X = np.random.default_rng(0).normal(size=(50, 2)) * 3 + 1
+    model = VerticalGaussianMixture(1, partition=[[0, 1]], graph=graph).fit(X)
+    np.testing.assert_allclose(model.means_[0], X.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(model.covariance_matrix()[0], np.cov(X.T, bias=True) + 1e-6 * np.eye(2), rtol=1e-9)
+    assert model.converged_
+    assert model.weights_.tolist() == [1.0]
+    assert (model.predict(X) == 0).all()
+
+
+def test_traffic_of_a_fit_adds_up_by_hand(X):
+    model = fitted(X, init_params="random", n_init=2)
+    each = 8 * 300 * 2 + 9
+    assert model.traffic_.messages % 6 == 0
+    assert model.traffic_.bytes == model.traffic_.messages * each
+    one = fitted(X, init_params="random")
+    assert one.traffic_.messages == 6 * (one.n_iter_ + 1)
+    assert one.traffic_.rounds == 2 * (one.n_iter_ + 1)
+    assert one.traffic_.per_agent["server"].messages_sent == 3 * (one.n_iter_ + 1)
+
+    hubs = fitted(X, init_params="random", graph="path", hops=1, summation=Consensus(7))
+    pooling = pooling_traffic(hubs._network, 300).bytes
+    assert pooling == 8 * 300 * (2 + 1)
+    assert hubs.traffic_.bytes == pooling + (hubs.n_iter_ + 1) * (2 * 4800 + 7 * 4 * each)
+
+
+def test_restarts_keep_the_best(X):
+    one = [
+        fitted(X, n_components=3, init_params="random", n_init=1, max_iter=30, tol=0.1, random_state=s)
+        for s in range(3)
+    ]
+    many = fitted(X, n_components=3, init_params="random", n_init=8, max_iter=30, tol=0.1, random_state=0)
+    assert many.lower_bound_ >= one[0].lower_bound_, "the first restart is the only one of n_init=1"
+    assert many.traffic_.messages > one[0].traffic_.messages
+
+
+def test_a_warm_start_goes_on_where_it_stopped(X):
+    with pytest.warns(ConvergenceWarning):
+        whole = fitted(X, graph="path", summation=Consensus(3), tol=0.0, max_iter=8)
+    model = VerticalGaussianMixture(
+        2,
+        partition=PARTIES,
+        random_state=0,
+        graph="path",
+        summation=Consensus(3),
+        tol=0.0,
+        max_iter=4,
+        warm_start=True,
+    )
+    for _ in range(2):
+        with pytest.warns(ConvergenceWarning):
+            model.fit(X)
+    np.testing.assert_array_equal(model.hub_weights_, whole.hub_weights_)
+    np.testing.assert_array_equal(model.means_, whole.means_)
+    assert model.lower_bounds_ == whole.lower_bounds_[4:]
+    assert model.n_iter_ == 4
+    with pytest.raises(ValueError, match="try warm_start=False"):
+        model.set_params(n_components=3).fit(X)
+
+
+def test_a_converged_warm_start_stops_at_once(X):
+    model = fitted(X, warm_start=True)
+    assert model.fit(X).n_iter_ == 1
+
+
+def test_data_frames_by_column_name(X):
+    names = ["age", "visits", "basket", "income", "parcels"]
+    by_name = {"bank": ["age", "income"], "shop": ["visits", "basket"], "post": "parcels"}
+    expected = fitted(X)
+    for table in (pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)):
+        model = fitted(table, partition=by_name)
+        assert model.feature_names_in_.tolist() == names
+        np.testing.assert_array_equal(model.means_, expected.means_)
+        np.testing.assert_array_equal(model.predict(table), expected.predict(X))
+    assert [hub.columns for hub in model.hubs_] == [(0, 3), (1, 2), (4,)]
+    assert model.to_sklearn().feature_names_in_.tolist() == names
+
+
+def test_float32_gives_the_same_model_to_its_own_precision(X):
+    low = X.astype(np.float32)
+    np.testing.assert_allclose(fitted(low).means_, fitted(low.astype(np.float64)).means_, rtol=1e-12)
+
+
+def test_samples_follow_the_model(X):
+    for covariance_type in TYPES:
+        model = fitted(X, covariance_type=covariance_type)
+        drawn, labels = model.sample(40_000)
+        assert drawn.shape == (40_000, 5)
+        np.testing.assert_array_equal(np.sort(labels), labels)
+        for k in range(2):
+            own = drawn[labels == k]
+            # Standard errors at about 15,000 rows: 1% of a deviation, 2% of a variance.
+            np.testing.assert_allclose(own.mean(axis=0), model.means_[k], atol=0.1)
+            assert relative_error(np.cov(own.T), model.covariance_matrix()[k]) < 0.1
+    with pytest.raises(ValueError, match="n_samples"):
+        model.sample(0)
+
+
+def test_information_criteria_count_the_blocks(X):
+    model = fitted(X)  # weights 1, means 10, blocks of 2, 2 and 1 columns: 2 * (3 + 3 + 1)
+    log_likelihood = model.score(X) * 300
+    assert model.aic(X) == pytest.approx(-2 * log_likelihood + 2 * 25)
+    assert model.bic(X) == pytest.approx(-2 * log_likelihood + np.log(300) * 25)
+
+
+def test_it_clones_pickles_pipes_and_searches(X):
+    model = fitted(X, graph=nx.path_graph(3), summation=Consensus(4, "laplacian"))
+    assert clone(model).get_params()["summation"] == Consensus(4, "laplacian")
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.traffic_.bytes == model.traffic_.bytes
+    pipe = make_pipeline(StandardScaler(), VerticalGaussianMixture(2, partition=PARTIES, random_state=0)).fit(X)
+    assert set(pipe.predict(X)) == {0, 1}
+    search = GridSearchCV(
+        VerticalGaussianMixture(random_state=0, partition=PARTIES), {"n_components": [1, 2]}, cv=3
+    ).fit(X)
+    assert search.best_params_ == {"n_components": 2}
+
+
+def test_parts_of_a_start_can_be_given(X):
+    means = X[[3, 4]]
+    given, other = fitted(X, max_iter=0, means_init=means), fitted(X, max_iter=0)
+    np.testing.assert_array_equal(given.means_, means)
+    np.testing.assert_array_equal(given.weights_, other.weights_)
+    np.testing.assert_array_equal(given.covariance_matrix(), other.covariance_matrix())
+    assert given.n_iter_ == 0
+
+
+def test_verbose_tells_of_starts_and_iterations(X, capsys):
+    model = fitted(X, verbose=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_ + 1
+    assert "iteration 2: log-likelihood" in lines[1]
+    assert f"converged in {model.n_iter_} iterations" in lines[-1]
+    fitted(X, verbose=1)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    fitted(X)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_components": 0}, "n_components to be a whole number, 1 or more, got 0"),
+        ({"n_components": 301}, "n_samples = 300, n_components = 301; try a smaller"),
+        ({"covariance_type": "fuller"}, "one of 'full', 'tied', 'diag', 'spherical', got 'fuller'"),
+        ({"init_params": "k-means"}, "got 'k-means'"),
+        ({"tol": -1}, "tol to be a finite number, 0 or more"),
+        ({"reg_covar": float("nan")}, "reg_covar"),
+        ({"max_iter": 1.5}, "max_iter"),
+        ({"n_init": 0}, "n_init"),
+        ({"hops": 1}, "centralized EM"),
+        ({"summation": Consensus(3)}, "star, whose server adds exactly"),
+        ({"summation": Star(), "graph": "ring"}, "graph without a server"),
+        ({"graph": nx.Graph([(0, 1)])}, "2 nodes"),
+        ({"graph": nx.empty_graph(3)}, "3 separate pieces"),
+        ({"partition": [[0, 1], [2, 3]]}, "held by nobody: 4"),
+        ({"weights_init": [0.5, 0.6]}, "add up to 1"),
+        ({"weights_init": [1.0, 0.0]}, "never revive"),
+        ({"weights_init": [1.0]}, r"shape \(2,\), got shape \(1,\)"),
+        ({"means_init": np.zeros((2, 4))}, r"shape \(2, 5\), got shape \(2, 4\)"),
+        ({"means_init": np.full((2, 5), np.nan)}, "means_init to be finite"),
+        ({"means_init": "rows"}, "means_init to be numbers"),
+        ({"precisions_init": [np.ones((2, 2, 2))]}, "each of the 3 blocks"),
+        (
+            {"precisions_init": [np.ones((2, 2, 2))] * 2 + [np.ones((2, 1, 1))]},
+            "precisions_init.0. to be symmetric",
+        ),
+        ({"precisions_init": [-np.ones((2, 2))] * 3, "covariance_type": "diag"}, "to be positive"),
+    ],
+)
+def test_bad_arguments_say_what_was_expected(X, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(X, **arguments)
+
+
+def test_a_summation_of_another_kind(X):
+    with pytest.raises(TypeError, match=r"expected summation to be None, Star\(\) or Consensus"):
+        fitted(X, summation="consensus")
+
+
+def test_infinities_gaps_and_a_collapse_are_errors(X):
+    bad = X.copy()
+    bad[3, 2] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        fitted(bad)
+    constant = X.copy()
+    constant[:, 4] = 1.0
+    with pytest.raises(CollapsedComponentError, match="at party 'post'"):
+        fitted(constant, reg_covar=0)
+    with pytest.raises(NotFittedError):
+        VerticalGaussianMixture().predict(X)
+    with pytest.raises(NotFittedError):
+        VerticalGaussianMixture().sample()

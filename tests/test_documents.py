@@ -1,0 +1,46 @@
+"""What the documents show must run."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import vpem
+
+ROOT = Path(__file__).parent.parent
+MODULES = ["vpem", *(module.name for module in pkgutil.walk_packages(vpem.__path__, "vpem."))]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_there_are_docstrings_to_run():
+    assert doctest.testmod(importlib.import_module("vpem.estimators.mixture")).attempted > 5
+
+
+def test_the_readmes_python_runs():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        exec(block, {})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")),
+    ],
+)
+def test_links_between_pages_lead_somewhere(page):
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target

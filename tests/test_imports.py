@@ -1,0 +1,135 @@
+"""Who may import whom, and what the core must not touch; the rule is in docs/architecture.md."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import vpem
+
+SOURCE = Path(vpem.__file__).parent
+
+# Room to the rooms that it may import; every room may import itself.
+MAY_IMPORT = {
+    "core": set(),
+    "simulation": {"core"},
+    "transports": {"core"},
+    "privacy": {"core"},
+    "report": {"core", "figures"},
+    "estimators": {"simulation", "core", "privacy", "transports.inprocess"},
+    "metrics": set(),
+    "figures": set(),
+    "datasets": set(),
+    "tables": set(),
+    "study": {"core"},
+    "demo": {"", "datasets", "figures", "metrics"},
+}
+MAY_IMPORT_EVERYTHING = {"", "cli"}
+
+# The core is pure: an allowed list, as a forbidden one would never be complete.
+STANDARD = {"__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "numbers"}
+CORE_MODULES = STANDARD | {"typing", "numpy", "scipy", "numba", "networkx", "vpem"}
+CORE_MUST_NOT_CALL = {"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
+# Ways of numpy and networkx to reach a file, and the global generator.
+CORE_MUST_NOT_USE = re.compile(r"(load|save|read_|write_|fromfile|tofile|memmap|genfromtxt|seed$|RandomState)")
+
+
+def imported_modules(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are written out"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(module):
+    """`vpem.core.mixture.Block` lives in "core"; `vpem` itself in ""."""
+    parts = module.split(".")[1:]
+    if not parts or not ((SOURCE / parts[0]).is_dir() or (SOURCE / f"{parts[0]}.py").is_file()):
+        return ""
+    return parts[0]
+
+
+def forbidden_imports(room, code):
+    """What a file of some room imports of ours and must not."""
+    if room in MAY_IMPORT_EVERYTHING:
+        return []
+    allowed = MAY_IMPORT[room] | {room}
+    ours = [module for module in imported_modules(ast.parse(code)) if module.split(".")[0] == "vpem"]
+    return [
+        module
+        for module in ours
+        if room_of(module) not in allowed
+        and not any(module.startswith(f"vpem.{name}.") for name in allowed if name)
+    ]
+
+
+def impurities(code):
+    """What a file of the core imports or calls and must not."""
+    tree = ast.parse(code)
+    found = [module for module in imported_modules(tree) if module.split(".")[0] not in CORE_MODULES]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in CORE_MUST_NOT_CALL:
+            found.append(node.id)
+        if isinstance(node, ast.Attribute) and CORE_MUST_NOT_USE.match(node.attr):
+            found.append(node.attr)
+    return found
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(SOURCE)) for path in FILES])
+def test_every_room_imports_only_what_it_may(path):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    room = "" if parts == ("__init__",) else parts[0]
+    assert room in MAY_IMPORT or room in MAY_IMPORT_EVERYTHING, f"say what the room {room!r} may import"
+    code = path.read_text()
+    assert forbidden_imports(room, code) == []
+    if room == "core":
+        assert impurities(code) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "code"),
+    [
+        ("core", "from vpem.simulation.em import em"),
+        ("core", "import vpem.estimators"),
+        ("core", "from vpem import Star"),
+        ("simulation", "from vpem.estimators.mixture import VerticalGaussianMixture"),
+        ("simulation", "from vpem import datasets"),
+    ],
+)
+def test_the_rule_notices_imports(room, code):
+    assert forbidden_imports(room, code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time",
+        "from datetime import datetime",
+        "import logging",
+        "import threading",
+        "import asyncio",
+        "import socket",
+        "import os.path",
+        "from pathlib import Path",
+        "import random",
+        "print('hello')",
+        "open('file')",
+        "import numpy as np\nnp.load('file')",
+        "import numpy as np\nnp.random.seed(0)",
+        "def f():\n    import time",
+    ],
+)
+def test_the_rule_notices_impurity(code):
+    assert impurities(code)
+
+
+def test_the_rule_allows_what_is_allowed():
+    assert not impurities("import numpy as np\nfrom scipy import linalg\nfrom vpem.core.hubs import Hub")
+    assert not forbidden_imports("estimators", "from vpem.core.mixture import Block")
+    assert not forbidden_imports("demo", "from vpem import VerticalGaussianMixture")
