@@ -10,7 +10,7 @@ help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 $(STAMP): pyproject.toml
-	@test -d $(VENV) || $(PYTHON) -m venv $(VENV) || { echo "no virtual environment: is $(PYTHON) 3.11 to 3.13, with venv?"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { echo "no virtual environment: is $(PYTHON) 3.11 to 3.13, with venv?"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

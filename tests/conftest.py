@@ -35,6 +35,14 @@ def pytest_make_collect_report(collector):
     return report
 
 
+@pytest.fixture(scope="module")
+def small_chunks():
+    """Rows go through in chunks of 64, so that small tables have several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vpem.simulation.sweep.CHUNK_VALUES", 1)
+        yield
+
+
 @pytest.fixture(scope="session")
 def htru2():
     """Columns and classes of the pulsar candidates, from the folder that VPEM_DATA names."""

@@ -12,17 +12,27 @@ from vpem.core.initial import shared_generator
 from vpem.estimators.checks import HUB_TIES, shared_seed
 from vpem.metrics import clustering_accuracy
 
-# Accuracy in per cent with tol=1e-6 for three ways to settle the ring's ties, each also found independently.
+# Accuracy in per cent with tol=1e-6 for each way to settle the ring's ties; those of 85.4, 85.5 and 85.9 were also
+# found by an independent implementation.
 RINGS = {
-    ((2, 3, 4), (5, 6, 7), (0, 1)): 85.4,
-    ((1, 2, 3), (5, 6, 7), (0,), (4,)): 85.5,
-    ((0, 1, 2), (5, 6, 7), (3, 4)): 85.9,
+    ((2, 3, 4), (0, 6, 7), (1,), (5,)): 85.13,
+    ((0, 1, 7), (2, 3, 4), (5, 6)): 85.27,
+    ((2, 3, 4), (5, 6, 7), (0, 1)): 85.37,
+    ((1, 2, 3), (5, 6, 7), (0,), (4,)): 85.53,
+    ((0, 1, 2), (5, 6, 7), (3, 4)): 85.93,
+    ((1, 2, 3), (4, 5, 6), (0, 7)): 86.53,
+    ((0, 1, 7), (4, 5, 6), (2, 3)): 86.60,
+    ((0, 1, 2), (4, 5, 6), (3,), (7,)): 86.89,
+    ((1, 2, 3), (0, 6, 7), (4, 5)): 87.61,
+    ((0, 1, 2), (3, 4, 5), (6, 7)): 87.75,
+    ((3, 4, 5), (0, 6, 7), (1, 2)): 87.90,
+    ((0, 1, 7), (3, 4, 5), (2,), (6,)): 88.33,
 }
 
 
 def accuracy(model, htru2):
     X, y = htru2
-    return round(100 * clustering_accuracy(y, model.fit_predict(X)), 1)
+    return 100 * clustering_accuracy(y, model.fit_predict(X))
 
 
 def mixture(**arguments):
@@ -31,13 +41,13 @@ def mixture(**arguments):
 
 def test_kmeans(htru2):
     for seed in range(3):
-        assert 76.5 <= accuracy(VerticalKMeans(2, random_state=seed), htru2) <= 76.7
+        assert 76.45 <= accuracy(VerticalKMeans(2, random_state=seed), htru2) <= 76.75
 
 
 @pytest.mark.parametrize(("tol", "full", "zero_hops"), [(1e-3, 84.3, 86.5), (1e-6, 84.6, 86.6)])
 def test_full_and_zero_hops(htru2, tol, full, zero_hops):
-    assert accuracy(mixture(partition=[range(8)], tol=tol), htru2) == full
-    assert accuracy(mixture(tol=tol), htru2) == zero_hops
+    assert accuracy(mixture(partition=[range(8)], tol=tol), htru2) == pytest.approx(full, abs=0.05)
+    assert accuracy(mixture(tol=tol), htru2) == pytest.approx(zero_hops, abs=0.05)
 
 
 @pytest.mark.parametrize("hubs", RINGS, ids=str)
@@ -49,7 +59,7 @@ def test_one_hop_on_a_ring_of_eight(htru2, hubs):
         if tuple(hub.members for hub in find_hubs(ring, 1, shared_generator(shared_seed(seed), HUB_TIES))) == hubs
     )
     model = mixture(graph="ring", hops=1, tol=1e-6, random_state=seed)
-    assert accuracy(model, htru2) == RINGS[hubs]
+    assert accuracy(model, htru2) == pytest.approx(RINGS[hubs], abs=0.05)
     assert tuple(hub.members for hub in model.hubs_) == hubs
     assert model.disagreement_ < 1e-6
     assert model.certificate_.gain < 1e-6

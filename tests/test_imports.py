@@ -31,8 +31,9 @@ MAY_IMPORT_EVERYTHING = {"", "cli"}
 STANDARD = {"__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math", "numbers"}
 CORE_MODULES = STANDARD | {"typing", "numpy", "scipy", "numba", "networkx", "vpem"}
 CORE_MUST_NOT_CALL = {"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
-# Ways of numpy and networkx to reach a file, and the global generator.
-CORE_MUST_NOT_USE = re.compile(r"(load|save|read_|write_|fromfile|tofile|memmap|genfromtxt|seed$|RandomState)")
+# Ways of numpy, scipy and networkx to reach a file or a clock; of numpy.random only these names.
+CORE_MUST_NOT_USE = re.compile(r"(load|save|read_|write_|fromfile|tofile|memmap|genfromtxt|io$|datetime64|mm)")
+CORE_RANDOM = {"Generator", "SeedSequence", "default_rng"}
 
 
 def imported_modules(tree):
@@ -70,11 +71,20 @@ def impurities(code):
     """What a file of the core imports or calls and must not."""
     tree = ast.parse(code)
     found = [module for module in imported_modules(tree) if module.split(".")[0] not in CORE_MODULES]
+    found += [
+        module
+        for module in imported_modules(tree)
+        if any(CORE_MUST_NOT_USE.match(part) for part in module.split(".")[1:]) or "numpy.random" in module
+    ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in CORE_MUST_NOT_CALL:
             found.append(node.id)
-        if isinstance(node, ast.Attribute) and CORE_MUST_NOT_USE.match(node.attr):
-            found.append(node.attr)
+        if isinstance(node, ast.Attribute):
+            of_random = isinstance(node.value, ast.Attribute) and node.value.attr == "random"
+            if CORE_MUST_NOT_USE.match(node.attr) or (of_random and node.attr not in CORE_RANDOM):
+                found.append(node.attr)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "default_rng" and not node.args:
+            found.append("default_rng without a seed")
     return found
 
 
@@ -122,6 +132,14 @@ def test_the_rule_notices_imports(room, code):
         "open('file')",
         "import numpy as np\nnp.load('file')",
         "import numpy as np\nnp.random.seed(0)",
+        "import numpy as np\nnp.random.rand()",
+        "import numpy as np\nnp.random.default_rng()",
+        "import numpy as np\nnp.datetime64('now')",
+        "from numpy import save",
+        "from numpy import fromfile as f",
+        "from numpy.random import rand",
+        "from networkx import write_gml",
+        "from scipy import io",
         "def f():\n    import time",
     ],
 )

@@ -43,6 +43,14 @@ def test_hubs_are_what_the_greedy_rule_says(graph, hops, seed):
         remaining.remove(fitting[0])
 
 
+def test_distances_are_those_of_what_is_left():
+    # Without the first hub, 4, 8 and 10 hang together no more: 10 was two hops from 4 by way of 6.
+    graph = nx.Graph([(0, 6), (0, 7), (1, 5), (2, 7), (3, 7), (3, 9), (4, 6), (4, 8), (5, 7), (6, 10)])
+    for seed in range(20):
+        hubs = find_hubs(graph, 2, np.random.default_rng(seed))
+        assert all(nx.is_connected(graph.subgraph(hub.members)) for hub in hubs)
+
+
 @given(connected_graphs())
 def test_no_hops_means_no_sharing_and_many_hops_mean_one_hub(graph):
     rng = np.random.default_rng(0)

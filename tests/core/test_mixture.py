@@ -40,8 +40,7 @@ def dense(block, n_components):
 def test_m_step_and_contribution_follow_the_equations(covariance_type, n_columns, n_components, rng):
     X = rng.normal(size=(60, n_columns)) * 3 + 10
     responsibilities = rng.dirichlet(np.ones(n_components), size=60)
-    pivots = rng.normal(size=(n_components, n_columns)) + 10
-    statistics = block_statistics(X, responsibilities, pivots, is_matrix=STRUCTURES[covariance_type].is_matrix)
+    statistics = block_statistics(X, responsibilities, is_matrix=STRUCTURES[covariance_type].is_matrix)
     block = m_step(statistics, covariance_type, 1e-3)
     means, covariances = block_m_step(X, responsibilities, covariance_type, 1e-3)
     assert relative_error(block.means, means) < 1e-12
@@ -50,23 +49,33 @@ def test_m_step_and_contribution_follow_the_equations(covariance_type, n_columns
     assert relative_error(log_contribution(X, block), block_log_density(X, means, covariances)) < 1e-12
 
 
-def test_statistics_of_two_sets_add_up(rng):
+@pytest.mark.parametrize("is_matrix", [True, False])
+def test_statistics_of_two_sets_add_up(rng, is_matrix):
     X, responsibilities = rng.normal(size=(50, 3)), rng.dirichlet(np.ones(2), size=50)
-    pivots = rng.normal(size=(2, 3))
-    whole = block_statistics(X, responsibilities, pivots, is_matrix=True)
+    responsibilities[:20, 1] = 0.0  # a component without rows in the first set
+    whole = block_statistics(X, responsibilities, is_matrix=is_matrix)
     halves = (
-        block_statistics(X[s], responsibilities[s], pivots, is_matrix=True) for s in (np.s_[:20], np.s_[20:])
+        block_statistics(X[rows], responsibilities[rows], is_matrix=is_matrix) for rows in (np.s_[:20], np.s_[20:])
     )
     for found, expected in zip(add_statistics(*halves), whole, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_a_large_offset_costs_no_digits_around_a_near_pivot(rng):
-    # Squares of 1e8 leave nothing of a variance of 1 in float64; deviations from the pivot keep it.
-    X = rng.normal(size=(1000, 2))
-    far = X + 1e8
-    near = m_step(block_statistics(far, np.ones((1000, 1)), np.full((1, 2), 1e8), is_matrix=True), "full", 0.0)
-    assert relative_error(near.covariances[0], np.cov((far - 1e8).T, bias=True)) < 1e-12
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+def test_a_large_offset_costs_no_digits(rng, offset):
+    # Squares of 1e8 leave nothing of a variance of 1 in float64; deviations from the rows' own mean keep it.
+    X = rng.normal(size=(1000, 2)) + offset
+    parts = (block_statistics(X[rows], np.ones((500, 1)), is_matrix=True) for rows in (np.s_[:500], np.s_[500:]))
+    block = m_step(add_statistics(*parts), "full", 0.0)
+    # What is left is the rounding of the two means, offset * 1e-16, times the gap between them.
+    assert relative_error(block.covariances[0], np.cov((X - offset).T, bias=True)) < 1e-12 + offset * 1e-17
+
+
+def test_a_row_beyond_all_densities_is_no_nan():
+    block = make_block(np.zeros((2, 1)), np.ones((2, 1)))
+    responsibilities, log_likelihoods = normalize(log_contribution(np.array([[0.0], [1e200]]), block))
+    np.testing.assert_array_equal(responsibilities, 0.5)
+    assert np.isneginf(log_likelihoods).tolist() == [False, True]
 
 
 def test_normalize_stays_finite_where_densities_underflow():

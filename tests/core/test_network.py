@@ -43,7 +43,9 @@ def test_partitions_that_do_not_cover_the_columns(partition, message):
         assign_columns(partition, 3, NAMES)
 
 
-@pytest.mark.parametrize("partition", ["age", 3, [[0, 1.5]], [[0, 1, True]], [None]])
+@pytest.mark.parametrize(
+    "partition", ["age", 3, [[0, 1.5]], [[0, 1, True]], [None], [iter([0, 1, 2])], iter([[0], [1], [2]])]
+)
 def test_partitions_that_are_none(partition):
     with pytest.raises(TypeError, match="expected"):
         assign_columns(partition, 3, NAMES)

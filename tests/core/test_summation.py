@@ -127,6 +127,8 @@ def test_one_agent_alone_sends_nothing():
         ({"rounds": 2.5}, "rounds"),
         ({"weights": "uniform"}, "got 'uniform'"),
         ({"alpha": 0.1}, "try weights='laplacian'"),
+        ({"weights": "laplacian", "alpha": -7}, "positive number, got -7"),
+        ({"weights": "laplacian", "alpha": "a"}, "positive number, got 'a'"),
     ],
 )
 def test_consensus_that_makes_no_sense(arguments, message):

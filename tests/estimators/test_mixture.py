@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.special import logsumexp, softmax
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
@@ -18,10 +20,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oracles import relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
+from vpem.core.initial import shared_generator
 from vpem.core.traffic import pooling_traffic
+from vpem.estimators import checks
+from vpem.simulation.em import Settings, em
+from vpem.simulation.starts import make_start
 
 TYPES = ["full", "tied", "diag", "spherical"]
 PARTIES = {"bank": [0, 3], "shop": [1, 2], "post": [4]}
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +127,56 @@ def test_attributes_fit_together_on_a_graph_with_hubs(X):
     assert not any(matrix[outside].any() for matrix in model.covariance_matrix())
 
 
+def test_predictions_and_scores_are_those_of_the_assembled_model(X):
+    model = fitted(X, graph="path", summation=Consensus(2))
+    assert model.disagreement_ > 1e-3
+    dense = model.covariance_matrix()
+    log_joint = np.log(model.hub_weights_.mean(axis=0)) + np.column_stack(
+        [multivariate_normal.logpdf(X, mean, matrix) for mean, matrix in zip(model.means_, dense, strict=True)]
+    )
+    np.testing.assert_allclose(model.score_samples(X), logsumexp(log_joint, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(model.predict_proba(X), softmax(log_joint, axis=1), atol=1e-12)
+    assert model.score(X) == pytest.approx(logsumexp(log_joint, axis=1).mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_given_precisions_follow_the_hubs_columns(X, covariance_type):
+    rng = np.random.default_rng(0)
+    columns = [(1, 2), (4,), (0, 3)]  # the order of hubs_ for this graph and partition
+
+    def precisions(width):
+        roots = rng.normal(size=(2, width, width)) + 2 * np.eye(width)
+        matrices = roots @ roots.transpose(0, 2, 1)
+        variances = np.diagonal(matrices, axis1=1, axis2=2)
+        return {"full": matrices, "tied": matrices[0], "diag": variances, "spherical": variances[:, 0]}[
+            covariance_type
+        ]
+
+    given = [precisions(len(held)) for held in columns]
+    model = fitted(
+        X,
+        partition={"shop": [1, 2], "post": [4], "bank": [0, 3]},
+        covariance_type=covariance_type,
+        max_iter=0,
+        weights_init=[0.3, 0.7],
+        means_init=X[:2],
+        precisions_init=given,
+    )
+    assert [hub.columns for hub in model.hubs_] == columns
+    for found, precision in zip(model.covariances_, given, strict=True):
+        expected = np.linalg.inv(precision) if covariance_type in ("full", "tied") else 1 / precision
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_array_equal(model.means_, X[:2])
+    np.testing.assert_array_equal(model.weights_, [0.3, 0.7])
+
+
+def test_a_large_offset_changes_nothing(X):
+    near, far = fitted(X), fitted(X + 1e7)
+    # Rows are rounded to 1e7 * 1e-16.
+    np.testing.assert_allclose(far.means_ - 1e7, near.means_, atol=1e-6)
+    np.testing.assert_allclose(far.covariance_matrix(), near.covariance_matrix(), atol=1e-6)
+
+
 def test_enough_rounds_equal_the_star(X):
     star, ring = fitted(X), fitted(X, graph="path")  # 100 rounds: 2/3 to the hundredth
     assert relative_error(ring.means_, star.means_) < 1e-9
@@ -154,14 +212,26 @@ def test_traffic_of_a_fit_adds_up_by_hand(X):
     assert hubs.traffic_.bytes == pooling + (hubs.n_iter_ + 1) * (2 * 4800 + 7 * 4 * each)
 
 
-def test_restarts_keep_the_best(X):
-    one = [
-        fitted(X, n_components=3, init_params="random", n_init=1, max_iter=30, tol=0.1, random_state=s)
-        for s in range(3)
-    ]
-    many = fitted(X, n_components=3, init_params="random", n_init=8, max_iter=30, tol=0.1, random_state=0)
-    assert many.lower_bound_ >= one[0].lower_bound_, "the first restart is the only one of n_init=1"
-    assert many.traffic_.messages > one[0].traffic_.messages
+def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
+    # Two rounds on a path: the roots see so different likelihoods that they rank restarts differently.
+    arguments = {"n_components": 3, "init_params": "random_from_data", "graph": "path", "summation": Consensus(2)}
+    seed = checks.shared_seed(0)
+    network, summation = checks.build_network(PARTIES, "path", 0, Consensus(2), 5, None, seed)
+    rules = Settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
+    fits = []
+    for restart in range(6):
+        start, _ = make_start(
+            X, network, summation, rules, "random_from_data", shared_generator(seed, checks.RESTART, restart)
+        )
+        fits.append(em(X, network, summation, start, rules))
+    seen = np.array([fit.lower_bounds[-1] for fit in fits])
+    assert len(np.unique(seen.round(6), axis=0)) > 1
+    best = seen.min(axis=1).argmax()
+    assert best != seen.mean(axis=1).argmax(), "the example must have a difference to show"
+    model = fitted(X, n_init=6, **arguments)
+    np.testing.assert_array_equal(model.hub_weights_, fits[best].mixture.weights)
+    assert model.lower_bound_ == seen[best].mean()
+    assert model.traffic_.bytes == sum(fit.traffic.bytes for fit in fits)
 
 
 def test_a_warm_start_goes_on_where_it_stopped(X):
@@ -184,8 +254,21 @@ def test_a_warm_start_goes_on_where_it_stopped(X):
     np.testing.assert_array_equal(model.means_, whole.means_)
     assert model.lower_bounds_ == whole.lower_bounds_[4:]
     assert model.n_iter_ == 4
-    with pytest.raises(ValueError, match="try warm_start=False"):
-        model.set_params(n_components=3).fit(X)
+    for change in (
+        {"n_components": 3},
+        {"partition": [[0, 1], [2], [3, 4]]},
+        {"graph": "star", "summation": None},
+    ):
+        other = pickle.loads(pickle.dumps(model)).set_params(**change)
+        with pytest.raises(ValueError, match="try warm_start=False"):
+            other.fit(X)
+        assert other.predict(X).shape == (300,), "a refused fit leaves the model as it was"
+    with pytest.raises(ValueError, match="3 features"):
+        model.fit(X[:, :3])
+    assert model.predict(X).shape == (300,)
+    with pytest.warns(ConvergenceWarning):
+        model.set_params(summation=Consensus(50)).fit(X)
+    assert model.disagreement_ < 1e-6, "links and rounds may change"
 
 
 def test_a_converged_warm_start_stops_at_once(X):
@@ -239,6 +322,7 @@ def test_it_clones_pickles_pipes_and_searches(X):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.traffic_.bytes == model.traffic_.bytes
+    assert model.set_params(covariance_type="diag").to_sklearn().covariance_type == "full", "as it was fitted"
     pipe = make_pipeline(StandardScaler(), VerticalGaussianMixture(2, partition=PARTIES, random_state=0)).fit(X)
     assert set(pipe.predict(X)) == {0, 1}
     search = GridSearchCV(
@@ -296,6 +380,10 @@ def test_verbose_tells_of_starts_and_iterations(X, capsys):
             {"precisions_init": [np.ones((2, 2, 2))] * 2 + [np.ones((2, 1, 1))]},
             "precisions_init.0. to be symmetric",
         ),
+        ({"precisions_init": 3}, "a list with an array for each block, got 3"),
+        ({"precisions_init": {"bank": 1}}, "a list with an array"),
+        ({"precisions_init": [[[[1e-9, 5e-10], [0, 1e-9]]] * 2] * 2 + [np.ones((2, 1, 1))]}, "to be symmetric"),
+        ({"verbose": "x"}, "verbose to be a whole number"),
         ({"precisions_init": [-np.ones((2, 2))] * 3, "covariance_type": "diag"}, "to be positive"),
     ],
 )
@@ -305,8 +393,9 @@ def test_bad_arguments_say_what_was_expected(X, arguments, message):
 
 
 def test_a_summation_of_another_kind(X):
-    with pytest.raises(TypeError, match=r"expected summation to be None, Star\(\) or Consensus"):
-        fitted(X, summation="consensus")
+    for wrong in ("consensus", Consensus):
+        with pytest.raises(TypeError, match=r"expected summation to be None, Star\(\) or Consensus"):
+            fitted(X, summation=wrong)
 
 
 def test_infinities_gaps_and_a_collapse_are_errors(X):
@@ -322,3 +411,21 @@ def test_infinities_gaps_and_a_collapse_are_errors(X):
         VerticalGaussianMixture().predict(X)
     with pytest.raises(NotFittedError):
         VerticalGaussianMixture().sample()
+    failed = VerticalGaussianMixture(301)
+    with pytest.raises(ValueError, match="n_components"):
+        failed.fit(X)
+    with pytest.raises(NotFittedError):
+        failed.predict(X)
+
+
+def test_a_generator_is_a_random_state(X):
+    first, second = (fitted(X, random_state=np.random.default_rng(4)) for _ in range(2))
+    np.testing.assert_array_equal(first.means_, second.means_)
+    assert first.sample(5)[0].shape == (5, 5)
+
+
+def test_rows_beyond_all_densities(X):
+    far = np.vstack([X[:1], np.full((1, 5), 1e200)])
+    model = fitted(X)
+    assert np.isfinite(model.predict_proba(far)).all()
+    assert np.isneginf(model.score_samples(far)).tolist() == [False, True]

@@ -9,7 +9,9 @@ from oracles import CentralizedEM, LiteralAgents, connected_graphs, dense_covari
 from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
 from vpem.simulation.em import Settings, certify, em
-from vpem.simulation.starts import assemble_means, make_mixture
+from vpem.simulation.starts import make_mixture
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 def em_settings(problem, **changes):
@@ -53,7 +55,9 @@ def test_federated_equals_centralized_after_each_of_20_iterations(problem, covar
         expected = centralized.step()
         assert fit.lower_bounds[0][0] == pytest.approx(expected, rel=1e-9)
         assert relative_error(mixture.weights[0], centralized.weights) < 1e-9
-        assert relative_error(assemble_means(network, mixture.blocks), centralized.means) < 1e-9
+        assert (
+            relative_error(network.assemble([block.means for block in mixture.blocks]), centralized.means) < 1e-9
+        )
         dense = dense_covariances(
             partition,
             X.shape[1],
@@ -120,6 +124,23 @@ def test_decentralized_equals_literal_rounds_at_every_root(graph_and_problem, ho
             assert relative_error(mixture.weights[b], agents.weights[b]) < 1e-9
             assert relative_error(block.means, agents.means[b]) < 1e-9
             assert relative_error(block.covariances, agents.covariances[b]) < 1e-9
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e8])
+def test_means_that_move_far_in_one_iteration_cost_no_digits(offset):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 2)) + 4 * rng.integers(2, size=(500, 1))
+    network = make_network({0: [0, 1]}, "star")
+
+    def covariances(table, scale):
+        start = make_mixture(network, np.array([0.5, 0.5]), np.zeros((2, 2)), [np.array([scale * np.eye(2)] * 2)])
+        rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1)
+        return em(table, network, Star(), start, rules).mixture.blocks[0].covariances[0]
+
+    # Equal components share every row evenly, so one step gives the covariance of all rows. The shifted rows
+    # themselves, and the means of chunks, are rounded to offset * 1e-16.
+    expected = np.cov((X + offset - offset).T, bias=True)
+    assert relative_error(covariances(X + offset, offset**2), expected) < 1e-12 + offset * 1e-17
 
 
 def test_all_stop_together_when_the_last_root_would():

@@ -3,17 +3,20 @@
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from oracles import block_m_step, relative_error
+from oracles import block_m_step, mixing_weights, relative_error
 from vpem.core.initial import shared_generator
 from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
 from vpem.simulation.em import Settings
 from vpem.simulation.kmeans import kmeans, plus_plus_centres
-from vpem.simulation.starts import assemble_means, make_start
+from vpem.simulation.starts import make_start
 
 PARTITION = {"a": [0, 3], "b": [1], "c": [2, 4]}
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def test_random_from_data_takes_rows_and_overall_covariances(X, covariance_type)
     start, traffic = make_start(
         X, network, Star(), rules(covariance_type), "random_from_data", shared_generator(1)
     )
-    means = assemble_means(network, start.blocks)
+    means = network.assemble([block.means for block in start.blocks])
     assert all((mean == X).all(axis=1).any() for mean in means)
     assert len(np.unique(means, axis=0)) == 3
     assert start.weights.tolist() == [[1 / 3] * 3]
@@ -70,11 +73,8 @@ def test_vertical_lloyd_on_a_star_is_lloyd(X):
     start = X[[0, 100, 200]]
     found = kmeans(X, network, Star(), 3, start, shared_generator(0), tol=0.0)
     expected = KMeans(3, init=start, n_init=1, tol=0.0, algorithm="lloyd").fit(X)
-    centres = np.empty((3, 5))
-    for columns, part in zip(network.block_columns, found.centres, strict=True):
-        centres[:, columns] = part
     assert found.converged
-    assert relative_error(centres, expected.cluster_centers_) < 1e-12
+    assert relative_error(network.assemble(found.centres), expected.cluster_centers_) < 1e-12
     assert found.assignment.scores[0] == pytest.approx(expected.inertia_, rel=1e-12)
 
 
@@ -82,27 +82,65 @@ def test_kmeans_starts_from_the_labels_of_kmeans(X):
     network = make_network(PARTITION, "star")
     start, _ = make_start(X, network, Star(), rules(), "kmeans", shared_generator(1))
     first, _ = plus_plus_centres(X, network, Star(), 3, shared_generator(1))
-    rows = np.empty((3, 5))
-    for columns, part in zip(network.block_columns, first, strict=True):
-        rows[:, columns] = part
-    labels = KMeans(3, init=rows, n_init=1).fit(X).labels_
+    labels = KMeans(3, init=network.assemble(first), n_init=1).fit(X).labels_
     for columns, block in zip(network.block_columns, start.blocks, strict=True):
         means, covariances = block_m_step(X[:, columns], np.eye(3)[labels], "full", 1e-6)
         assert relative_error(block.means, means) < 1e-9
         assert relative_error(block.covariances, covariances) < 1e-9
 
 
-def test_all_parties_start_from_the_same_rows_however_few_rounds(X):
+def test_the_first_root_draws_for_all_from_the_distances_that_it_sees(X):
     # One round leaves every root with other distances; drawn by each alone, the rows would differ.
     network = make_network(PARTITION, "path")
+    W = mixing_weights(nx.path_graph(3), "metropolis")
+
+    def seen_by(root, rows):
+        """Three times what one literal round of averaging leaves at a root."""
+        terms = [cdist(X[:, held], X[np.ix_(rows, held)], "sqeuclidean") for held in PARTITION.values()]
+        return sum(3 * W[root, agent] * term for agent, term in enumerate(terms))
+
+    picked_by = {}
+    for root in range(3):
+        picked_by[root] = []
+        for seed in range(20):
+            rng = shared_generator(seed)
+            picked = [int(rng.choice(240, size=1, replace=False)[0])]
+            closest = seen_by(root, picked)[:, 0]
+            while len(picked) < 3:
+                cumulated = np.cumsum(closest)
+                candidates = np.searchsorted(cumulated, rng.random(3) * cumulated[-1], side="right")
+                distances = np.minimum(seen_by(root, candidates), closest[:, None])
+                best = distances.sum(axis=0).argmin()
+                picked.append(int(candidates[best]))
+                closest = distances[:, best]
+            picked_by[root].append(X[picked])
+    assert not np.array_equal(picked_by[0], picked_by[1])
+    found = []
     for seed in range(20):
         centres, traffic = plus_plus_centres(X, network, Consensus(1), 3, shared_generator(seed))
-        rows = np.empty((3, 5))
-        for columns, part in zip(network.block_columns, centres, strict=True):
-            rows[:, columns] = part
-        assert all((row == X).all(axis=1).any() for row in rows)
+        found.append(network.assemble(centres))
+    np.testing.assert_array_equal(found, picked_by[0])
     # Sums of 240 and twice 3 * 240 numbers, one round each; three floods of 1 + 3 row numbers over two hops.
     assert traffic.bytes == 4 * 8 * (240 + 2 * 720) + 3 * 2 * 4 * 8 * 4
+
+
+def test_all_roots_start_from_the_weights_that_the_first_sees(X):
+    network = make_network(PARTITION, "path")
+    start, traffic = make_start(X, network, Consensus(2), rules(), "kmeans", shared_generator(1))
+    result = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1), is_matrix=True)
+    counts = result.assignment.counts
+    assert np.ptp(counts, axis=0).max() > 0, "the example must have roots that count differently"
+    np.testing.assert_allclose(start.weights, [counts[0] / 240])
+    assert traffic.bytes - result.traffic.bytes == 4 * 2 * 8 * 3  # three numbers over four directed links, twice
+
+
+def test_sums_that_are_not_exact_do_not_send_kmeans_round_in_circles():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 100))
+    network = make_network({n: [n] for n in range(100)}, "path")
+    found = kmeans(X, network, Consensus(100), 3, "k-means++", shared_generator(0))
+    assert not found.converged
+    assert found.n_iter < 200, "left alone, it goes on to the limit of 300"
 
 
 def test_plus_plus_needs_no_sum_for_one_cluster_and_survives_equal_rows():

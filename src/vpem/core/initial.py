@@ -1,7 +1,7 @@
 """Starting points: from a shared seed alone, or from a k-means whose distances the network adds.
 
-Every function here is one party's own work; parties that share a seed draw the same numbers. What a draw
-depends on sums of the network, which differ a little between roots, one party makes the draw and floods it.
+Every function here is one party's own work; parties that share a seed draw the same numbers. Where a draw depends
+on sums of the network, which differ a little between roots, one party draws and floods what it drew.
 """
 
 from __future__ import annotations

@@ -71,20 +71,14 @@ class Block:
 
 
 class Statistics(NamedTuple):
-    """Sufficient statistics of a block, taken around `pivots` so that large offsets cost no digits.
+    """Sufficient statistics of a block's rows, around their own means, so that large offsets cost no digits."""
 
-    The one-pass formula `E[xx^T] - mean mean^T` cancels when the mean is large beside the deviation; around the
-    last iteration's means it does not, and its correction vanishes as EM converges.
-    """
-
-    pivots: Array
-    """(n_components, n_columns)"""
     counts: Array
     """(n_components,): sum of responsibilities."""
-    sums: Array
-    """(n_components, n_columns): weighted sum of x - pivot."""
+    means: Array
+    """(n_components, n_columns): weighted means."""
     scatters: Array
-    """(n_components, n_columns[, n_columns]): weighted sum of (x - pivot)(x - pivot)^T, or of its diagonal."""
+    """(n_components, n_columns[, n_columns]): weighted sum of (x - mean)(x - mean)^T, or of its diagonal."""
 
 
 def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
@@ -104,11 +98,12 @@ def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
     array of shape (n_samples, n_components)
     """
     deviations = X - block.means[:, None, :]
-    if block.whiteners.ndim == 3:
-        whitened = deviations @ block.whiteners
-    else:
-        whitened = deviations * block.whiteners[:, None, :]
-    distances = np.einsum("kmd,kmd->km", whitened, whitened)
+    with np.errstate(over="ignore"):  # beyond 1e154 deviations the density is zero
+        if block.whiteners.ndim == 3:
+            whitened = deviations @ block.whiteners
+        else:
+            whitened = deviations * block.whiteners[:, None, :]
+        distances = np.einsum("kmd,kmd->km", whitened, whitened)
     contribution: Array = (block.log_normalizers[:, None] - 0.5 * distances).T
     return contribution
 
@@ -127,67 +122,72 @@ def normalize(log_joint: Array) -> tuple[Array, Array]:
     log_likelihoods : array of shape (...)
     """
     largest = log_joint.max(axis=-1)
+    nowhere = np.isneginf(largest)
+    if nowhere.any():  # so far away that every density is zero: all components are equally absurd
+        log_joint = np.where(nowhere[..., None], 0.0, log_joint)
+        responsibilities, log_likelihoods = normalize(log_joint)
+        return responsibilities, np.where(nowhere, -np.inf, log_likelihoods)
     joint = np.exp(log_joint - largest[..., None])
     total = joint.sum(axis=-1)
     joint /= total[..., None]
     return joint, np.log(total) + largest
 
 
-def block_statistics(
-    X: NDArray[np.floating], responsibilities: Array, pivots: Array, *, is_matrix: bool
-) -> Statistics:
+def block_statistics(X: NDArray[np.floating], responsibilities: Array, *, is_matrix: bool) -> Statistics:
     """Sufficient statistics of some rows within one block; those of other rows can be added to them.
+
+    Two passes over rows that are in the cache, the second with a correction: as accurate as can be.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_columns)
     responsibilities : array of shape (n_samples, n_components)
-    pivots : array of shape (n_components, n_columns)
     is_matrix : bool
         Whole scatter matrices; otherwise their diagonals.
     """
-    deviations = X - pivots[:, None, :]
+    counts = responsibilities.sum(axis=0)
+    present = np.where(counts > 0, counts, 1.0)
+    rough = responsibilities.T @ X / present[:, None]
+    deviations = X - rough[:, None, :]
     weighted = deviations * responsibilities.T[:, :, None]
+    sums = weighted.sum(axis=1)
+    shifts = sums / present[:, None]
     if is_matrix:
-        scatters = weighted.transpose(0, 2, 1) @ deviations
+        scatters = weighted.transpose(0, 2, 1) @ deviations - sums[:, :, None] * shifts[:, None, :]
     else:
-        scatters = np.einsum("kmd,kmd->kd", weighted, deviations)
-    return Statistics(pivots, responsibilities.sum(axis=0), weighted.sum(axis=1), scatters)
+        scatters = np.einsum("kmd,kmd->kd", weighted, deviations) - sums * shifts
+    return Statistics(counts, rough + shifts, scatters)
 
 
 def add_statistics(first: Statistics, second: Statistics) -> Statistics:
-    """Statistics of the union of two sets of rows; both must have the same pivots."""
-    return Statistics(
-        first.pivots,
-        first.counts + second.counts,
-        first.sums + second.sums,
-        first.scatters + second.scatters,
-    )
+    """Statistics of the union of two sets of rows (Chan, Golub and LeVeque's update)."""
+    counts = first.counts + second.counts
+    share = second.counts / np.where(counts > 0, counts, 1.0)
+    gaps = second.means - first.means
+    means = first.means + share[:, None] * gaps
+    outer = gaps[:, :, None] * gaps[:, None, :] if first.scatters.ndim == 3 else gaps**2
+    scatters = first.scatters + second.scatters + _per_component(first.counts * share, outer) * outer
+    return Statistics(counts, means, scatters)
 
 
 def m_step(statistics: Statistics, covariance_type: str, reg_covar: float) -> Block:
     """Means and covariances of one block from its statistics (equations 9 and 11).
 
-    `reg_covar` is added to every variance, as in scikit-learn. An empty component keeps its pivot as mean.
+    `reg_covar` is added to every variance, as in scikit-learn.
     """
     structure = STRUCTURES[covariance_type]
     counts = statistics.counts + TINY_COUNT
-    shifts = statistics.sums / counts[:, None]
-    by_component = counts.reshape((-1,) + (1,) * (statistics.scatters.ndim - 1))
+    covariances = statistics.scatters / _per_component(counts, statistics.scatters)
     if structure.is_matrix:
-        covariances = statistics.scatters / by_component - shifts[:, :, None] * shifts[:, None, :]
         covariances = 0.5 * (covariances + covariances.transpose(0, 2, 1))
     else:
-        covariances = np.maximum(statistics.scatters / by_component - shifts**2, 0.0)
+        covariances = np.maximum(covariances, 0.0)
     if structure.shared_by == "components":
         covariances = np.average(covariances, axis=0, weights=counts)[None]
     elif structure.shared_by == "columns":
         covariances = covariances.mean(axis=1, keepdims=True)
-    if structure.is_matrix:
-        covariances += reg_covar * np.eye(covariances.shape[1])
-    else:
-        covariances += reg_covar
-    return make_block(statistics.pivots + shifts, covariances)
+    covariances += reg_covar * np.eye(covariances.shape[1]) if structure.is_matrix else reg_covar
+    return make_block(statistics.means, covariances)
 
 
 def make_weights(counts: Array) -> Array:
@@ -226,6 +226,11 @@ def make_block(means: Array, covariances: Array) -> Block:
         log_determinants = np.log(np.broadcast_to(whiteners, means.shape)).sum(axis=1)
     log_normalizers = np.broadcast_to(log_determinants, n_components) - 0.5 * n_columns * np.log(2 * np.pi)
     return Block(means, covariances, whiteners, log_normalizers)
+
+
+def _per_component(values: Array, like: Array) -> Array:
+    """Values (n_components,) in a shape that broadcasts against an array whose first axis is the components."""
+    return values.reshape((-1,) + (1,) * (like.ndim - 1))
 
 
 def _whitener(covariance: Array, component: int) -> Array:

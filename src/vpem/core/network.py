@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -50,6 +50,19 @@ class Network:
     def block_columns(self) -> tuple[NDArray[np.intp], ...]:
         """Each block's column numbers: those of the hub's members, one member after the other."""
         return tuple(np.concatenate([self.columns[member] for member in hub.members]) for hub in self.hubs)
+
+    def assemble(self, parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Blocks' means or centres, (n_rows, n_columns) each, in the order of the table's columns."""
+        whole = np.empty((len(parts[0]), sum(map(len, self.columns))))
+        for columns, part in zip(self.block_columns, parts, strict=True):
+            whole[:, columns] = part
+        return whole
+
+    def has_blocks_of(self, other: Network) -> bool:
+        """Whether roots, members and columns are the same, so that one's parameters fit the other."""
+        same = self.parties == other.parties and self.hubs == other.hubs
+        same = same and (self.graph is None) == (other.graph is None)
+        return same and all(map(np.array_equal, self.block_columns, other.block_columns))
 
     def named_hubs(self) -> list[NamedHub]:
         """The hubs by the parties' names."""
@@ -114,7 +127,7 @@ def assign_columns(
     ----------
     partition : mapping, sequence or None
         Party name to columns, or a list of columns per party (the parties are then named 0, 1, ...). Columns
-        are given by number or by name; a single one needs no list. None: one party per column.
+        are given by position or by name; a single one needs no list. None: one party per column.
     n_columns : int
     column_names : sequence of str, optional
         Names of the columns, where the table has names.
@@ -126,7 +139,7 @@ def assign_columns(
     """
     if partition is None:
         return {number: [number] for number in range(n_columns)}
-    if isinstance(partition, str) or not isinstance(partition, Mapping | Iterable):
+    if isinstance(partition, str | Iterator) or not isinstance(partition, Mapping | Iterable):
         raise TypeError(
             f"expected partition to be a list of column lists or a dict from party to columns, got {partition!r}"
         )
@@ -200,7 +213,7 @@ def communication_graph(graph: str | nx.Graph, parties: Sequence[Hashable]) -> n
 def _as_list(held: Any) -> list[Any]:
     if isinstance(held, str | Integral):
         return [held]
-    if not isinstance(held, Iterable):
+    if isinstance(held, Iterator) or not isinstance(held, Iterable):  # an iterator would be empty the next time
         raise TypeError(f"expected a party's columns as numbers or names, got {held!r}")
     return list(held)
 

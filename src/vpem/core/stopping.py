@@ -1,4 +1,4 @@
-"""When to stop: on the log-likelihood that falls out of the E-step, so that stopping costs no message."""
+"""When to stop: on the log-likelihood that falls out of the E-step, so that watching it costs no message."""
 
 from __future__ import annotations
 

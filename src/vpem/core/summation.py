@@ -10,8 +10,9 @@ rounds have passed as the network is wide. Where a sum has fewer rounds, the dec
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +31,10 @@ class Adder(Protocol):
     @property
     def n_views(self) -> int:
         """How many different results there are: 1 if all roots get the same."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is one result, and it is the sum."""
 
     @property
     def view_of_hub(self) -> NDArray[np.intp]:
@@ -73,6 +78,7 @@ class LinearAdder:
     matrix: Array
     """(n_views, n_hubs)"""
     view_of_hub: NDArray[np.intp]
+    is_exact: bool = False
 
     @property
     def n_views(self) -> int:
@@ -89,7 +95,7 @@ class LinearAdder:
 
 def exact_adder(n_hubs: int) -> LinearAdder:
     """The exact sum, the same for every root."""
-    return LinearAdder(np.ones((1, n_hubs)), np.zeros(n_hubs, dtype=np.intp))
+    return LinearAdder(np.ones((1, n_hubs)), np.zeros(n_hubs, dtype=np.intp), is_exact=True)
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,8 @@ class Consensus:
             raise ValueError(
                 f"expected no alpha with weights='metropolis', got {self.alpha}; try weights='laplacian'"
             )
+        if self.alpha is not None and not (isinstance(self.alpha, Real) and 0 < float(self.alpha) < math.inf):
+            raise ValueError(f"expected alpha to be None or a positive number, got {self.alpha!r}")
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there are no links between parties."""

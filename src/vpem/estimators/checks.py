@@ -56,6 +56,8 @@ def check_enough_rows(n_samples: int, name: str, needed: int) -> None:
 
 def shared_seed(random_state: Any) -> int:
     """Whole number from which all parties make their generators."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(np.iinfo(np.int32).max))
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
@@ -73,7 +75,9 @@ def build_network(
     network = make_network(columns, graph, hops, shared_generator(seed, HUB_TIES))
     if summation is None:
         summation = Star() if network.graph is None else Consensus(rounds=100, weights="metropolis")
-    if not all(hasattr(summation, needed) for needed in ("check", "adder", "sum_traffic", "flood_traffic")):
+    if isinstance(summation, type) or not all(
+        hasattr(summation, needed) for needed in ("check", "adder", "sum_traffic", "flood_traffic")
+    ):
         raise TypeError(f"expected summation to be None, Star() or Consensus(...), got {summation!r}")
     summation.check(network)
     return network, summation
@@ -100,6 +104,8 @@ def covariances_from_precisions(
 ) -> list[Array]:
     """Each block's covariances, in the shapes of `vpem.core.mixture.Block`, from `precisions_init`."""
     n_blocks = len(network.hubs)
+    if isinstance(precisions, str | dict) or not hasattr(precisions, "__len__"):
+        raise ValueError(f"expected precisions_init to be a list with an array for each block, got {precisions!r}")
     if len(precisions) != n_blocks:
         raise ValueError(
             f"expected precisions_init with one entry for each of the {n_blocks} blocks (in the order of hubs_), "
@@ -118,7 +124,8 @@ def covariances_from_precisions(
         found = finite_array(name, given, shape)
         if STRUCTURES[covariance_type].is_matrix:
             found = found.reshape(-1, width, width)
-            if not np.allclose(found, found.transpose(0, 2, 1)) or np.linalg.eigvalsh(found).min() <= 0:
+            flipped = found.transpose(0, 2, 1)
+            if np.abs(found - flipped).max() > 1e-8 * np.abs(found).max() or np.linalg.eigvalsh(found).min() <= 0:
                 raise ValueError(f"expected {name} to be symmetric and positive definite, got {given!r}")
             covariances.append(np.linalg.inv(found).astype(np.float64))
         else:

@@ -124,15 +124,14 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
             self.traffic_ += summation.flood_traffic(network, FLOAT_BYTES) * n_init
         best = min(fits, key=lambda fit: float(fit.assignment.scores.max()))
-        self.cluster_centers_ = np.empty((n_clusters, table.shape[1]))
-        for columns, centres in zip(network.block_columns, best.centres, strict=True):
-            self.cluster_centers_[:, columns] = centres
+        self.cluster_centers_ = network.assemble(best.centres)
         self.n_iter_ = best.n_iter
         self.labels_, distances = self._nearest(table)
         self.inertia_ = float(distances.sum())
         if not best.converged:
             warnings.warn(
-                f"k-means did not converge in {max_iter} iterations; try a larger max_iter or tol",
+                f"k-means did not converge in {best.n_iter} iterations; try a larger max_iter or tol, or more "
+                "rounds if the sum is not exact",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -140,12 +139,12 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """Nearest centre of each row; (n_samples,)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "cluster_centers_")
         return self._nearest(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))[0]
 
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
         """Minus the sum of squared distances to the nearest centres."""
-        check_is_fitted(self)
+        check_is_fitted(self, "cluster_centers_")
         return -float(self._nearest(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))[1].sum())
 
     def _nearest(self, table: NDArray[np.floating]) -> tuple[NDArray[np.intp], Array]:

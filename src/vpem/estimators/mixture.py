@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vpem.core.initial import shared_generator
@@ -23,7 +22,7 @@ from vpem.core.traffic import Traffic, make_traffic, pooling_traffic
 from vpem.estimators import checks
 from vpem.estimators.progress import Progress
 from vpem.simulation.em import Mixture, MixtureFit, Settings, certify, em
-from vpem.simulation.starts import STARTS, assemble_means, make_mixture, make_start
+from vpem.simulation.starts import STARTS, make_mixture, make_start
 from vpem.simulation.sweep import row_chunks
 
 Array = NDArray[np.float64]
@@ -43,7 +42,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
     n_components : int, default=1
     partition : list, dict or None, default=None
         Who holds which columns: a list of columns per party, or a dict from party name to columns; columns by
-        number or, for a data frame, by name. Every column exactly once. None: one party per column.
+        position or, for a data frame, by name. Every column exactly once. None: one party per column.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
         Who talks to whom. A star has a server that is no party and holds no columns. A graph's nodes are the
         party names or 0, ..., N-1.
@@ -58,6 +57,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
     reg_covar : float, default=1e-6
         Added to every variance.
     max_iter : int, default=100
+        0 leaves the model at its start, with `lower_bound_` minus infinity, as in scikit-learn.
     n_init : int, default=1
         Number of starts, of which the best is kept.
     init_params : {"kmeans", "k-means++", "random", "random_from_data"}, default="kmeans"
@@ -72,7 +72,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
     random_state : int, RandomState or None, default=None
         Source of the seed that the parties share.
     warm_start : bool, default=False
-        Go on from the last fit, each root from its own estimates.
+        Go on from the last fit, each root from its own estimates; the links and the summation may have changed.
     verbose : int, default=0
         1 tells of each start, 2 of each iteration.
 
@@ -169,20 +169,18 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         """
         settings = self._settings()
         n_init = checks.check_count("n_init", self.n_init, 1)
-        goes_on = self.warm_start and hasattr(self, "_mixture")
-        table = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        progress = Progress(checks.check_count("verbose", self.verbose, 0))
+        goes_on = bool(self.warm_start) and hasattr(self, "_mixture")
+        table = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2, reset=not goes_on)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
-        seed = checks.shared_seed(self.random_state)
+        seed = self._seed if goes_on else checks.shared_seed(self.random_state)
+        names = getattr(self, "feature_names_in_", None)
+        network, summation = checks.build_network(
+            self.partition, self.graph, self.hops, self.summation, table.shape[1], names, seed
+        )
         if goes_on:
-            network, summation = self._network, self._summation
-            self._check_same_shape(settings, network)
-        else:
-            names = getattr(self, "feature_names_in_", None)
-            network, summation = checks.build_network(
-                self.partition, self.graph, self.hops, self.summation, table.shape[1], names, seed
-            )
-        progress = Progress(self.verbose)
-        traffic = make_traffic(network.agents) if goes_on else pooling_traffic(network, len(table))
+            self._check_goes_on(settings, network)
+        traffic = pooling_traffic(network, len(table))
         best: MixtureFit | None = None
         for restart in range(1 if goes_on else n_init):
             progress.start(restart)
@@ -198,7 +196,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
             if best is None or result.agreed_lower_bound > best.agreed_lower_bound:
                 best = result
         assert best is not None, "n_init is at least 1"
-        self._keep(table, network, summation, settings, best, traffic)
+        self._keep(table, network, summation, settings, seed, best, traffic)
         if not best.converged and settings.max_iter > 0:
             warnings.warn(
                 f"the best start did not converge in {settings.max_iter} iterations; "
@@ -237,8 +235,8 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
         """
-        check_is_fitted(self)
-        rng = check_random_state(self.random_state)
+        check_is_fitted(self, "weights_")
+        rng = np.random.default_rng(checks.shared_seed(self.random_state))
         counts = rng.multinomial(checks.check_count("n_samples", n_samples, 1), self.weights_)
         labels = np.repeat(np.arange(len(counts)), counts)
         X = self.means_[labels]
@@ -265,7 +263,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
 
     def covariance_matrix(self) -> Array:
         """Dense covariances in the order of X's columns; (n_components, n_features, n_features)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
         n_components, n_features = self.means_.shape
         dense = np.zeros((n_components, n_features, n_features))
         for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
@@ -281,9 +279,9 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         It is "full", "tied" or "diag"; "spherical" blocks, each with a variance of its own, become "diag".
         """
         dense = self.covariance_matrix()
-        kind = "diag" if self.covariance_type == "spherical" else self.covariance_type
+        kind = "diag" if self._covariance_type == "spherical" else self._covariance_type
         model = GaussianMixture(
-            self.n_components,
+            len(self.weights_),
             covariance_type=kind,
             tol=self.tol,
             reg_covar=self.reg_covar,
@@ -313,16 +311,19 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
             max_iter=checks.check_count("max_iter", self.max_iter, 0),
         )
 
-    def _check_same_shape(self, settings: Settings, network: Network) -> None:
-        """A warm start can change how long EM runs, not what it fits."""
-        n_features = sum(map(len, network.columns))
-        fitted = (self.means_.shape, self._covariance_type)
-        asked = ((settings.n_components, self.n_features_in_), settings.covariance_type)
+    def _check_goes_on(self, settings: Settings, network: Network) -> None:
+        """A warm start can change the links and how long EM runs, not what it fits."""
+        fitted = (len(self.weights_), self._covariance_type)
+        asked = (settings.n_components, settings.covariance_type)
         if fitted != asked:
             raise ValueError(
-                f"expected a warm start with the fitted {self.means_.shape[0]} components, {n_features} features "
-                f"and covariance_type={self._covariance_type!r}, got {asked[0][0]}, {asked[0][1]} and "
-                f"{asked[1]!r}; try warm_start=False"
+                f"expected a warm start with the fitted n_components={fitted[0]} and covariance_type="
+                f"{fitted[1]!r}, got {asked[0]} and {asked[1]!r}; try warm_start=False"
+            )
+        if not network.has_blocks_of(self._network):
+            raise ValueError(
+                "expected a warm start with the fitted parties, columns and hubs, got others (did partition, "
+                "graph or hops change?); try warm_start=False"
             )
 
     def _start(
@@ -347,7 +348,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         mixture = make_mixture(
             network,
             found.weights if weights is None else weights,
-            assemble_means(network, found.blocks) if means is None else means,
+            network.assemble([block.means for block in found.blocks]) if means is None else means,
             [block.covariances for block in found.blocks] if covariances is None else covariances,
         )
         return mixture, traffic
@@ -358,18 +359,19 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         network: Network,
         summation: Summation,
         settings: Settings,
+        seed: int,
         result: MixtureFit,
         traffic: Traffic,
     ) -> None:
         """Set the fitted attributes."""
         mixture = result.mixture
-        self._network, self._summation, self._mixture = network, summation, mixture
+        self._network, self._mixture, self._seed = network, mixture, seed
         self._covariance_type = settings.covariance_type
         self._last_lower_bounds = result.lower_bounds[-1] if result.lower_bounds else None
         self.weights_ = mixture.weights.mean(axis=0)
         self.hub_weights_ = np.empty((len(network.hubs), settings.n_components))
         self.hub_weights_[:] = mixture.weights
-        self.means_ = assemble_means(network, mixture.blocks)
+        self.means_ = network.assemble([block.means for block in mixture.blocks])
         shared_by = STRUCTURES[settings.covariance_type].shared_by
         shown: Any = {"components": 0, "columns": np.s_[:, 0], None: np.s_[:]}[shared_by]
         self.covariances_ = [block.covariances[shown] for block in mixture.blocks]
@@ -384,7 +386,7 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
 
     def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array]]:
         """Responsibilities and log-densities of X, some rows at a time."""
-        check_is_fitted(self)
+        check_is_fitted(self, "weights_")
         table = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         log_weights = np.log(self.weights_)
         blocks = list(zip(self._network.block_columns, self._mixture.blocks, strict=True))

@@ -90,9 +90,7 @@ class Certificate:
     """Largest difference between two roots' responsibilities, over all rows and components."""
 
 
-def e_step(
-    X: Table, network: Network, adder: Adder, mixture: Mixture, *, is_matrix: bool, statistics: bool = True
-) -> Sweep:
+def e_step(X: Table, network: Network, adder: Adder, mixture: Mixture, *, is_matrix: bool | None = None) -> Sweep:
     """One pass over the rows with fixed parameters; its scores are the roots' log-likelihoods."""
     log_weights = np.log(mixture.weights)[:, None, :]
     return sweep(
@@ -102,7 +100,6 @@ def e_step(
         n_values=mixture.weights.shape[1],
         contribute=lambda number, block: log_contribution(block, mixture.blocks[number]),
         respond=lambda sums: normalize(sums + log_weights),
-        pivots=[block.means for block in mixture.blocks] if statistics else (),
         is_matrix=is_matrix,
     )
 
@@ -168,17 +165,14 @@ def em(
 def certify(X: Table, network: Network, summation: Summation, mixture: Mixture, settings: Settings) -> Certificate:
     """Take one exact EM step from the assembled model, and compare the roots."""
     adder = summation.adder(network)
-    final = e_step(X, network, adder, mixture, is_matrix=settings.is_matrix, statistics=adder.n_views == 1)
-    exact, assembled = (
-        exact_adder(len(network.hubs)),
-        Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks),
-    )
-    here = final
-    if adder.n_views > 1:
+    here = final = e_step(X, network, adder, mixture, is_matrix=settings.is_matrix if adder.is_exact else None)
+    exact = exact_adder(len(network.hubs))
+    if not adder.is_exact:
+        assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
         here = e_step(X, network, exact, assembled, is_matrix=settings.is_matrix)
     try:
         stepped = m_steps(network, here.counts, here.statistics, settings)
     except CollapsedComponentError:
         return Certificate(math.inf, final.disagreement)
-    there = e_step(X, network, exact, stepped, is_matrix=settings.is_matrix, statistics=False)
+    there = e_step(X, network, exact, stepped)
     return Certificate(float(there.scores[0] - here.scores[0]) / len(X), final.disagreement)

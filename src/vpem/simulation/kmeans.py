@@ -12,12 +12,15 @@ from vpem.core.initial import draw_candidates, n_candidates, nearest, random_row
 from vpem.core.network import Network
 from vpem.core.summation import Adder, Summation
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
-from vpem.simulation.sweep import Sweep, Table, column_means, row_chunks, sweep
+from vpem.simulation.sweep import Sweep, Table, column_means, network_sums, row_chunks, sweep
 
 Array = NDArray[np.float64]
 
 ROUNDING = 8 * np.finfo(np.float64).eps
 """A centre that moves by less, relative to its size and its columns' deviation, has not moved."""
+
+PATIENCE = 5
+"""Iterations without a new lowest inertia after which a root would end."""
 
 STOP_BYTES = 1
 """What rides on each sum of Lloyd's algorithm: whether all would stop."""
@@ -51,8 +54,10 @@ def kmeans(
     """Lloyd's algorithm; each root moves its block of the centres by its own labels.
 
     It ends when every block's centres move by no more than the block's share of `tol` times the mean variance of
-    all columns, so that no sum is needed to end at least as late as scikit-learn would; all end together, by the
-    network's AND. A cluster that loses all its rows keeps its centre.
+    all columns, so that no sum is needed to end at least as late as scikit-learn would. Sums that are not exact
+    can make Lloyd's algorithm go in circles: a root whose inertia has reached no new low for `PATIENCE` iterations
+    has nothing against ending either. All end together, by the network's AND. A cluster that loses all its rows
+    keeps its centre.
 
     Parameters
     ----------
@@ -83,15 +88,22 @@ def kmeans(
         max(tol * variances[held].sum() / X.shape[1], float((ROUNDING**2 * (variances[held] + part**2)).sum()))
         for held, part in zip(columns, centres, strict=True)
     ]
-    converged, n_iter = False, 0
-    while n_iter < max_iter and not converged:
+    lowest, since_lowest = np.full(adder.n_views, np.inf), np.zeros(adder.n_views)
+    converged, ended, n_iter = False, False, 0
+    while n_iter < max_iter and not ended:
         n_iter += 1
-        moved = assign(X, network, adder, centres).statistics
-        shifts = [statistics.sums / np.maximum(statistics.counts, 1.0)[:, None] for statistics in moved]
-        centres = [centre + shift for centre, shift in zip(centres, shifts, strict=True)]
-        converged = all(
-            float(np.square(shift).sum()) <= limit for shift, limit in zip(shifts, limits, strict=True)
+        found = assign(X, network, adder, centres)
+        moved = [
+            np.where(statistics.counts[:, None] > 0, statistics.means, part)
+            for statistics, part in zip(found.statistics, centres, strict=True)
+        ]
+        settled = np.array(
+            [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
         )
+        since_lowest = np.where(found.scores < lowest, 0, since_lowest + 1)
+        lowest = np.minimum(lowest, found.scores)
+        centres, converged = moved, bool(settled.all())
+        ended = bool((settled | (since_lowest >= PATIENCE)[adder.view_of_hub]).all())
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
     final = assign(X, network, adder, centres, is_matrix=is_matrix)
     one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, STOP_BYTES)
@@ -109,7 +121,6 @@ def assign(
         n_values=len(centres[0]),
         contribute=lambda number, block: squared_distances(block, centres[number]),
         respond=nearest,
-        pivots=centres,
         is_matrix=is_matrix,
     )
 
@@ -134,14 +145,14 @@ def plus_plus_centres(
     flood = summation.flood_traffic(network, FLOAT_BYTES * (n_tries + 1))
     traffic = make_traffic(network.agents)
     if n_clusters > 1:
-        closest = _distances_seen_first(X, network, adder, np.array(picked))[:, 0]
+        closest = distances_seen_first(X, network, adder, np.array(picked))[:, 0]
         traffic += summation.sum_traffic(network, FLOAT_BYTES * len(X), 0)
         # One flood before each centre's sum, and one for the last pick.
         one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_tries, 0)
         traffic += (flood + one_sum) * (n_clusters - 1) + flood
     while len(picked) < n_clusters:
         rows = draw_candidates(rng, closest, n_tries)
-        distances = _distances_seen_first(X, network, adder, rows)
+        distances = distances_seen_first(X, network, adder, rows)
         np.minimum(distances, closest[:, None], out=distances)
         best = int(distances.sum(axis=0).argmin())
         closest = distances[:, best]
@@ -150,21 +161,20 @@ def plus_plus_centres(
     return [rows_of(X, rows, held) for held in network.block_columns], traffic
 
 
+def distances_seen_first(X: Table, network: Network, adder: Adder, rows: NDArray[np.intp]) -> Array:
+    """Squared distances of all rows to some, as the root of the first hub sees them; (n_samples, n_rows)."""
+    centres = [rows_of(X, rows, held) for held in network.block_columns]
+    seen = np.empty((len(X), len(rows)))
+    for chunk, _, sums in network_sums(
+        X, network, adder, len(rows), lambda number, block: squared_distances(block, centres[number])
+    ):
+        seen[chunk] = sums[adder.view_of_hub[0]]
+    return seen
+
+
 def rows_of(X: Table, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
     """One block's part of some rows, as a start's centres or means."""
     return X[np.ix_(rows, columns)].astype(np.float64)
-
-
-def _distances_seen_first(X: Table, network: Network, adder: Adder, rows: NDArray[np.intp]) -> Array:
-    """Squared distances from all rows to some, as the root of the first hub sees them; (n_samples, n_rows)."""
-    columns = network.block_columns
-    seen = np.empty((len(X), len(rows)))
-    for chunk in row_chunks(len(X), len(rows) * max(len(columns), *map(len, columns))):
-        contributions = np.stack(
-            [squared_distances(X[chunk][:, held], rows_of(X, rows, held)) for held in columns]
-        )
-        seen[chunk] = adder.add(contributions, chunk)[adder.view_of_hub[0]]
-    return seen
 
 
 def _variances(X: Table) -> Array:

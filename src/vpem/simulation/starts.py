@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.initial import random_responsibilities, random_rows
-from vpem.core.mixture import Block, Statistics, add_statistics, block_statistics, make_block
+from vpem.core.mixture import Statistics, add_statistics, block_statistics, make_block
 from vpem.core.network import Network
 from vpem.core.summation import Summation
-from vpem.core.traffic import Traffic, make_traffic
+from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import Mixture, Settings, m_steps
 from vpem.simulation.kmeans import kmeans, rows_of
-from vpem.simulation.sweep import Table, column_means, row_chunks
+from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
 
@@ -59,8 +60,12 @@ def make_start(
         max_iter=max_iter,
         is_matrix=settings.is_matrix,
     )
-    assignment = result.assignment
-    return m_steps(network, assignment.counts, assignment.statistics, settings), result.traffic
+    # All roots begin with the same weights: those that the root of the first hub sees, flooded where roots differ.
+    adder, traffic = summation.adder(network), result.traffic
+    if adder.n_views > 1:
+        traffic += summation.flood_traffic(network, FLOAT_BYTES * settings.n_components)
+    counts = result.assignment.counts[[adder.view_of_hub[0]]]
+    return m_steps(network, counts, result.assignment.statistics, settings), traffic
 
 
 def make_mixture(network: Network, weights: Array, means: Array, covariances: Sequence[Array]) -> Mixture:
@@ -78,29 +83,17 @@ def make_mixture(network: Network, weights: Array, means: Array, covariances: Se
     return Mixture(np.atleast_2d(weights), tuple(map(make_block, parts, covariances)))
 
 
-def assemble_means(network: Network, blocks: Sequence[Block]) -> Array:
-    """Means of all blocks, in the order of the table's columns; (n_components, n_features)."""
-    means = np.empty((len(blocks[0].means), sum(map(len, network.block_columns))))
-    for columns, block in zip(network.block_columns, blocks, strict=True):
-        means[:, columns] = block.means
-    return means
-
-
 def _shared_statistics(
     X: Table, network: Network, responsibilities: Array, *, is_matrix: bool
 ) -> list[Statistics]:
-    """Each block's statistics from responsibilities that all roots share, around the column means."""
-    means = column_means(X)
-    n_components = responsibilities.shape[1]
+    """Each block's statistics from responsibilities that all roots share."""
     found = []
     for columns in network.block_columns:
-        pivots = np.tile(means[columns], (n_components, 1))
-        total: Statistics | None = None
-        for rows in row_chunks(len(X), n_components * len(columns)):
-            new = block_statistics(X[rows][:, columns], responsibilities[rows], pivots, is_matrix=is_matrix)
-            total = new if total is None else add_statistics(total, new)
-        assert total is not None, "a table has rows"
-        found.append(total)
+        parts = (
+            block_statistics(X[rows][:, columns], responsibilities[rows], is_matrix=is_matrix)
+            for rows in row_chunks(len(X), responsibilities.shape[1] * len(columns))
+        )
+        found.append(reduce(add_statistics, parts))
     return found
 
 

@@ -6,7 +6,7 @@ a chunk of rows goes all the way before the next one is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,7 @@ class Sweep:
     disagreement: float
     """Largest difference between two roots' responsibilities."""
     statistics: tuple[Statistics, ...]
-    """Each block's, from its own root's responsibilities; empty if no pivots were given."""
+    """Each block's, from its own root's responsibilities; empty if none were asked for."""
 
 
 def row_chunks(n_samples: int, values_per_row: int) -> Iterator[slice]:
@@ -44,18 +44,10 @@ def row_chunks(n_samples: int, values_per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_samples))
 
 
-def sweep(
-    X: Table,
-    network: Network,
-    adder: Adder,
-    *,
-    n_values: int,
-    contribute: Callable[[int, Table], Array],
-    respond: Callable[[Array], tuple[Array, Array]],
-    pivots: Sequence[Array] = (),
-    is_matrix: bool = False,
-) -> Sweep:
-    """Send all rows through the network once.
+def network_sums(
+    X: Table, network: Network, adder: Adder, n_values: int, contribute: Callable[[int, Table], Array]
+) -> Iterator[tuple[slice, list[Table], Array]]:
+    """Send all rows through the network once, some at a time.
 
     Parameters
     ----------
@@ -66,34 +58,60 @@ def sweep(
         Numbers that a block contributes per row.
     contribute : callable
         Block number and its columns of some rows, (n_rows, n_columns), to contributions (n_rows, n_values).
-    respond : callable
-        Sums (n_views, n_rows, n_values) to responsibilities of the same shape and scores (n_views, n_rows).
-    pivots : sequence of arrays of shape (n_values, n_columns)
-        What each block's statistics are taken around; without it there are none.
-    is_matrix : bool
-        Whole scatter matrices; otherwise their diagonals.
+
+    Yields
+    ------
+    rows : slice
+    blocks : list of arrays of shape (n_rows, n_columns)
+        Each block's columns of these rows.
+    sums : array of shape (n_views, n_rows, n_values)
     """
     columns = network.block_columns
-    n_hubs = len(columns)
+    for rows in row_chunks(len(X), n_values * max(len(columns), *map(len, columns))):
+        blocks = [X[rows][:, held] for held in columns]
+        # Values before rows in memory, as the adder likes it.
+        contributions = np.empty((len(blocks), n_values, len(blocks[0]))).transpose(0, 2, 1)
+        for number, block in enumerate(blocks):
+            contributions[number] = contribute(number, block)
+        yield rows, blocks, adder.add(contributions, rows)
+
+
+def sweep(
+    X: Table,
+    network: Network,
+    adder: Adder,
+    *,
+    n_values: int,
+    contribute: Callable[[int, Table], Array],
+    respond: Callable[[Array], tuple[Array, Array]],
+    is_matrix: bool | None = None,
+) -> Sweep:
+    """One pass over the rows: sums, responsibilities, statistics.
+
+    Parameters
+    ----------
+    X, network, adder, n_values, contribute
+        As in `network_sums`.
+    respond : callable
+        Sums (n_views, n_rows, n_values) to responsibilities of the same shape and scores (n_views, n_rows).
+    is_matrix : bool, optional
+        Statistics with whole scatter matrices, or their diagonals; by default there are no statistics.
+    """
     counts = np.zeros((adder.n_views, n_values))
     scores = np.zeros(adder.n_views)
     disagreement = 0.0
     statistics: list[Statistics] = []
-    for rows in row_chunks(len(X), n_values * max(n_hubs, *map(len, columns))):
-        blocks = [X[rows][:, held] for held in columns]
-        contributions = np.empty((n_hubs, n_values, len(blocks[0]))).transpose(0, 2, 1)
-        for number, block in enumerate(blocks):
-            contributions[number] = contribute(number, block)
-        responsibilities, row_scores = respond(adder.add(contributions, rows))
+    for _, blocks, sums in network_sums(X, network, adder, n_values, contribute):
+        responsibilities, row_scores = respond(sums)
         counts += responsibilities.sum(axis=1)
         scores += row_scores.sum(axis=1)
         if adder.n_views > 1:
             spread = responsibilities.max(axis=0) - responsibilities.min(axis=0)
             disagreement = max(disagreement, float(spread.max()))
-        if pivots:
+        if is_matrix is not None:
             new = [
-                block_statistics(block, responsibilities[view], pivot, is_matrix=is_matrix)
-                for block, view, pivot in zip(blocks, adder.view_of_hub, pivots, strict=True)
+                block_statistics(block, responsibilities[view], is_matrix=is_matrix)
+                for block, view in zip(blocks, adder.view_of_hub, strict=True)
             ]
             statistics = list(map(add_statistics, statistics, new)) if statistics else new
     return Sweep(counts, scores, disagreement, tuple(statistics))
