@@ -113,9 +113,7 @@ class LiteralAgents:
             for member in hub.members:
                 state[member] = n * term / len(hub.members)
         for _ in range(self.rounds):
-            state = [
-                self.W[i, i] * state[i] + sum(self.W[i, j] * state[j] for j in self.graph[i]) for i in range(n)
-            ]
+            state = [self.W[i, i] * state[i] + sum(self.W[i, j] * state[j] for j in self.graph[i]) for i in range(n)]
         return state
 
     def step(self):

@@ -62,8 +62,7 @@ def forbidden_imports(room, code):
     return [
         module
         for module in ours
-        if room_of(module) not in allowed
-        and not any(module.startswith(f"vpem.{name}.") for name in allowed if name)
+        if room_of(module) not in allowed and not any(module.startswith(f"vpem.{name}.") for name in allowed if name)
     ]
 
 

@@ -50,9 +50,7 @@ One more exact EM step would add {federated.certificate_.gain:.1e} per row to th
 responsibilities of the ring's roots differ by at most {ring.disagreement_:.1e}.
 """
     )
-    trajectories = {
-        name: model.lower_bounds_ for name, model in methods.items() if hasattr(model, "lower_bounds_")
-    }
+    trajectories = {name: model.lower_bounds_ for name, model in methods.items() if hasattr(model, "lower_bounds_")}
     figure = plot_trajectories(trajectories, "Breast cancer, columns split between three parties")
     save_figure(figure, picture)
     print(f"Log-likelihood trajectories: {picture}")

@@ -32,8 +32,7 @@ def test_hubs_are_what_the_greedy_rule_says(graph, hops, seed):
     remaining = set(hubs)
     while remaining:
         reach = {
-            node: frozenset(nx.single_source_shortest_path_length(residual, node, cutoff=hops))
-            for node in residual
+            node: frozenset(nx.single_source_shortest_path_length(residual, node, cutoff=hops)) for node in residual
         }
         largest = max(map(len, reach.values()))
         # Some hub of what remains is a largest neighbourhood of the residual graph.

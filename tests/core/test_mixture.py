@@ -5,8 +5,8 @@ import pytest
 from scipy.special import logsumexp
 
 from oracles import block_log_density, block_m_step, relative_error
+from vpem.core.covariances import STRUCTURES, CovarianceRule, n_covariance_parameters
 from vpem.core.mixture import (
-    STRUCTURES,
     CollapsedComponentError,
     add_statistics,
     block_statistics,
@@ -14,7 +14,6 @@ from vpem.core.mixture import (
     m_step,
     make_block,
     make_weights,
-    n_covariance_parameters,
     normalize,
 )
 
@@ -41,7 +40,7 @@ def test_m_step_and_contribution_follow_the_equations(covariance_type, n_columns
     X = rng.normal(size=(60, n_columns)) * 3 + 10
     responsibilities = rng.dirichlet(np.ones(n_components), size=60)
     statistics = block_statistics(X, responsibilities, is_matrix=STRUCTURES[covariance_type].is_matrix)
-    block = m_step(statistics, covariance_type, 1e-3)
+    block = m_step(statistics, CovarianceRule(covariance_type=covariance_type, reg_covar=1e-3))
     means, covariances = block_m_step(X, responsibilities, covariance_type, 1e-3)
     assert relative_error(block.means, means) < 1e-12
     assert relative_error(dense(block, n_components), covariances) < 1e-12
@@ -57,7 +56,7 @@ def test_statistics_of_two_sets_add_up(rng, is_matrix):
     halves = (
         block_statistics(X[rows], responsibilities[rows], is_matrix=is_matrix) for rows in (np.s_[:20], np.s_[20:])
     )
-    for found, expected in zip(add_statistics(*halves), whole, strict=True):
+    for found, expected in zip(add_statistics(*halves)[:3], whole[:3], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -66,7 +65,7 @@ def test_a_large_offset_costs_no_digits(rng, offset):
     # Squares of 1e8 leave nothing of a variance of 1 in float64; deviations from the rows' own mean keep it.
     X = rng.normal(size=(1000, 2)) + offset
     parts = (block_statistics(X[rows], np.ones((500, 1)), is_matrix=True) for rows in (np.s_[:500], np.s_[500:]))
-    block = m_step(add_statistics(*parts), "full", 0.0)
+    block = m_step(add_statistics(*parts), CovarianceRule(reg_covar=0.0))
     # What is left is the rounding of the two means, offset * 1e-16, times the gap between them.
     assert relative_error(block.covariances[0], np.cov((X - offset).T, bias=True)) < 1e-12 + offset * 1e-17
 
@@ -107,8 +106,6 @@ def test_a_collapsed_component_is_named(covariances):
     assert caught.value.component == 1
 
 
-@pytest.mark.parametrize(
-    ("covariance_type", "expected"), [("full", 18), ("tied", 6), ("diag", 9), ("spherical", 3)]
-)
+@pytest.mark.parametrize(("covariance_type", "expected"), [("full", 18), ("tied", 6), ("diag", 9), ("spherical", 3)])
 def test_free_parameters_of_three_components_in_three_columns(covariance_type, expected):
     assert n_covariance_parameters(3, 3, covariance_type) == expected

@@ -97,9 +97,7 @@ def test_a_decision_gets_the_rounds_that_the_sum_lacks():
 
 
 def test_traffic_within_hubs_counts_relays():
-    network = make_network(
-        {0: [0], 1: [1], 2: [2], 3: [3, 4], 4: [5]}, nx.path_graph(5), 2, np.random.default_rng(0)
-    )
+    network = make_network({0: [0], 1: [1], 2: [2], 3: [3, 4], 4: [5]}, nx.path_graph(5), 2, np.random.default_rng(0))
     [hub] = network.hubs
     assert hub.root == 2
     # Columns: the neighbours send 1 and 2 columns one hop, the ends 1 each over two hops; 10 rows of 8 bytes.

@@ -23,7 +23,9 @@ from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixtu
 from vpem.core.initial import shared_generator
 from vpem.core.traffic import pooling_traffic
 from vpem.estimators import checks
-from vpem.simulation.em import Settings, em
+from vpem.simulation.em import em
+from vpem.simulation.model import Settings
+from vpem.simulation.overall import describe
 from vpem.simulation.starts import make_start
 
 TYPES = ["full", "tied", "diag", "spherical"]
@@ -198,7 +200,7 @@ def test_one_party_one_component(graph):
 
 def test_traffic_of_a_fit_adds_up_by_hand(X):
     model = fitted(X, init_params="random", n_init=2)
-    each = 8 * 300 * 2 + 9
+    each = 8 * 300 * 2 + 10
     assert model.traffic_.messages % 6 == 0
     assert model.traffic_.bytes == model.traffic_.messages * each
     one = fitted(X, init_params="random")
@@ -218,12 +220,11 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     seed = checks.shared_seed(0)
     network, summation = checks.build_network(PARTIES, "path", 0, Consensus(2), 5, None, seed)
     rules = Settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
-    fits = []
+    fits, overall = [], describe(X, network, rules.rule)
     for restart in range(6):
-        start, _ = make_start(
-            X, network, summation, rules, "random_from_data", shared_generator(seed, checks.RESTART, restart)
-        )
-        fits.append(em(X, network, summation, start, rules))
+        generator = shared_generator(seed, checks.RESTART, restart)
+        start = make_start(X, network, summation, rules, "random_from_data", generator, overall)
+        fits.append(em(X, network, summation, start.mixture, rules, overall))
     seen = np.array([fit.lower_bounds[-1] for fit in fits])
     assert len(np.unique(seen.round(6), axis=0)) > 1
     best = seen.min(axis=1).argmax()
@@ -405,7 +406,7 @@ def test_infinities_gaps_and_a_collapse_are_errors(X):
         fitted(bad)
     constant = X.copy()
     constant[:, 4] = 1.0
-    with pytest.raises(CollapsedComponentError, match="at party 'post'"):
+    with pytest.raises(CollapsedComponentError, match="no component can have a covariance at party 'post'"):
         fitted(constant, reg_covar=0)
     with pytest.raises(NotFittedError):
         VerticalGaussianMixture().predict(X)

@@ -8,10 +8,20 @@ from hypothesis import strategies as st
 from oracles import CentralizedEM, LiteralAgents, connected_graphs, dense_covariances, problems, relative_error
 from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
-from vpem.simulation.em import Settings, certify, em
+from vpem.simulation import em as simulated
+from vpem.simulation.model import Settings
+from vpem.simulation.overall import describe
 from vpem.simulation.starts import make_mixture
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
+
+
+def em(X, network, summation, mixture, rules):
+    return simulated.em(X, network, summation, mixture, rules, describe(X, network, rules.rule))
+
+
+def certify(X, network, summation, mixture, rules):
+    return simulated.certify(X, network, summation, mixture, rules, describe(X, network, rules.rule))
 
 
 def em_settings(problem, **changes):
@@ -44,8 +54,7 @@ def test_federated_equals_centralized_after_each_of_20_iterations(problem, covar
     start = problem.covariances(partition)
     parts = [internal(block, covariance_type) for block in start]
     whole = [
-        as_matrices(part, problem.n_components, part_of.shape[1])
-        for part, part_of in zip(parts, start, strict=True)
+        as_matrices(part, problem.n_components, part_of.shape[1]) for part, part_of in zip(parts, start, strict=True)
     ]
     centralized = CentralizedEM(X, partition, problem.weights, problem.means.copy(), whole, covariance_type, 1e-6)
     mixture = make_mixture(network, problem.weights, problem.means, parts)
@@ -55,16 +64,11 @@ def test_federated_equals_centralized_after_each_of_20_iterations(problem, covar
         expected = centralized.step()
         assert fit.lower_bounds[0][0] == pytest.approx(expected, rel=1e-9)
         assert relative_error(mixture.weights[0], centralized.weights) < 1e-9
-        assert (
-            relative_error(network.assemble([block.means for block in mixture.blocks]), centralized.means) < 1e-9
-        )
+        assert relative_error(network.assemble([block.means for block in mixture.blocks]), centralized.means) < 1e-9
         dense = dense_covariances(
             partition,
             X.shape[1],
-            [
-                as_matrices(block.covariances, problem.n_components, block.means.shape[1])
-                for block in mixture.blocks
-            ],
+            [as_matrices(block.covariances, problem.n_components, block.means.shape[1]) for block in mixture.blocks],
         )
         assert relative_error(dense, centralized.covariances) < 1e-9
 
@@ -88,9 +92,7 @@ def test_the_federated_likelihood_never_falls(problem, covariance_type):
 
 @settings(max_examples=60)
 @given(
-    connected_graphs(most_agents=6).flatmap(
-        lambda graph: st.tuples(st.just(graph), problems(n_parties=len(graph)))
-    ),
+    connected_graphs(most_agents=6).flatmap(lambda graph: st.tuples(st.just(graph), problems(n_parties=len(graph)))),
     st.integers(0, 2),
     st.sampled_from(["metropolis", "laplacian"]),
     st.integers(1, 40),

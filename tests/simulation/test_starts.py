@@ -10,9 +10,10 @@ from oracles import block_m_step, mixing_weights, relative_error
 from vpem.core.initial import shared_generator
 from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
-from vpem.simulation.em import Settings
-from vpem.simulation.kmeans import kmeans, plus_plus_centres
-from vpem.simulation.starts import make_start
+from vpem.simulation import kmeans as vertical
+from vpem.simulation import starts
+from vpem.simulation.model import Settings
+from vpem.simulation.overall import describe
 
 PARTITION = {"a": [0, 3], "b": [1], "c": [2, 4]}
 
@@ -23,6 +24,18 @@ pytestmark = pytest.mark.usefixtures("small_chunks")
 def X():
     rng = np.random.default_rng(5)
     return rng.normal(size=(240, 5)) * [1, 2, 1, 3, 1] + 4 * rng.integers(3, size=(240, 1))
+
+
+def make_start(X, network, summation, settings, kind, rng):
+    return starts.make_start(X, network, summation, settings, kind, rng, describe(X, network, settings.rule))[:2]
+
+
+def kmeans(X, network, summation, n_clusters, init, rng, **limits):
+    return vertical.kmeans(X, network, summation, n_clusters, init, rng, describe(X, network), **limits)
+
+
+def plus_plus_centres(X, network, summation, n_clusters, rng):
+    return vertical.plus_plus_centres(X, network, summation, n_clusters, rng, describe(X, network))
 
 
 def rules(covariance_type="full"):
@@ -48,9 +61,7 @@ def test_random_is_an_m_step_from_what_the_shared_seed_gives(X, covariance_type)
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_random_from_data_takes_rows_and_overall_covariances(X, covariance_type):
     network = make_network(PARTITION, "star")
-    start, traffic = make_start(
-        X, network, Star(), rules(covariance_type), "random_from_data", shared_generator(1)
-    )
+    start, traffic = make_start(X, network, Star(), rules(covariance_type), "random_from_data", shared_generator(1))
     means = network.assemble([block.means for block in start.blocks])
     assert all((mean == X).all(axis=1).any() for mean in means)
     assert len(np.unique(means, axis=0)) == 3
@@ -75,7 +86,7 @@ def test_vertical_lloyd_on_a_star_is_lloyd(X):
     expected = KMeans(3, init=start, n_init=1, tol=0.0, algorithm="lloyd").fit(X)
     assert found.converged
     assert relative_error(network.assemble(found.centres), expected.cluster_centers_) < 1e-12
-    assert found.assignment.scores[0] == pytest.approx(expected.inertia_, rel=1e-12)
+    assert found.inertia[0] == pytest.approx(expected.inertia_, rel=1e-12)
 
 
 def test_kmeans_starts_from_the_labels_of_kmeans(X):
@@ -127,8 +138,8 @@ def test_the_first_root_draws_for_all_from_the_distances_that_it_sees(X):
 def test_all_roots_start_from_the_weights_that_the_first_sees(X):
     network = make_network(PARTITION, "path")
     start, traffic = make_start(X, network, Consensus(2), rules(), "kmeans", shared_generator(1))
-    result = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1), is_matrix=True)
-    counts = result.assignment.counts
+    result = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1))
+    counts = vertical.assign(X, network, Consensus(2).adder(network), result.centres).counts
     assert np.ptp(counts, axis=0).max() > 0, "the example must have roots that count differently"
     np.testing.assert_allclose(start.weights, [counts[0] / 240])
     assert traffic.bytes - result.traffic.bytes == 4 * 2 * 8 * 3  # three numbers over four directed links, twice

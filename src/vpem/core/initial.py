@@ -32,7 +32,7 @@ def random_rows(rng: np.random.Generator, n_samples: int, n_rows: int) -> NDArra
 
 
 def squared_distances(X: NDArray[np.floating], centres: Array) -> Array:
-    """Squared distances within one block: what it adds to the network's sum in k-means.
+    """Squared distances within one block: what it adds to the network's sum in k-means. A gap adds nothing.
 
     Parameters
     ----------
@@ -44,8 +44,25 @@ def squared_distances(X: NDArray[np.floating], centres: Array) -> Array:
     array of shape (n_samples, n_centres)
     """
     deviations = X - centres[:, None, :]
+    deviations[np.isnan(deviations)] = 0.0
     distances: Array = np.einsum("kmd,kmd->km", deviations, deviations).T
     return distances
+
+
+def centre_sums(X: NDArray[np.floating], responsibilities: Array) -> Array:
+    """Of each cluster, how many values there are in each column, and their sum; sums of other rows can be added.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_columns)
+    responsibilities : array of shape (n_samples, n_clusters)
+
+    Returns
+    -------
+    array of shape (2, n_clusters, n_columns)
+    """
+    there = ~np.isnan(X)
+    return np.stack([responsibilities.T @ there, responsibilities.T @ np.where(there, X, 0.0)])
 
 
 def nearest(distances: Array) -> tuple[Array, Array]:

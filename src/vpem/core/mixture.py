@@ -8,48 +8,47 @@ which every root computes the responsibilities.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from vpem.core.covariances import (
+    EPSILON,
+    STRUCTURES,
+    TINY_COUNT,
+    CovarianceRule,
+    estimate_covariances,
+    per_component,
+)
+
 Array = NDArray[np.float64]
-CovarianceType = Literal["full", "tied", "diag", "spherical"]
-
-
-class Structure(NamedTuple):
-    """What a covariance type means within a block."""
-
-    is_matrix: bool
-    """Whole matrices; otherwise variances only."""
-    shared_by: Literal["components", "columns"] | None
-    """Over which axis one value is shared."""
-
-
-STRUCTURES: dict[str, Structure] = {
-    "full": Structure(True, None),
-    "tied": Structure(True, "components"),
-    "diag": Structure(False, None),
-    "spherical": Structure(False, "columns"),
-}
-
-TINY_COUNT = 10 * np.finfo(np.float64).eps
-"""Added to every count, as scikit-learn does, so that an empty component divides by something."""
 
 
 class CollapsedComponentError(ValueError):
-    """A component's covariance within one block is not positive definite."""
+    """A covariance within one block is not positive definite, to rounding.
 
-    def __init__(self, component: int, party: object = None):
+    Parameters
+    ----------
+    component : int or None
+        None: the block's columns have no covariance at all, whatever the component.
+    party : object
+    restarts : int
+        How often the component was restarted in vain.
+    """
+
+    def __init__(self, component: int | None, party: object = None, restarts: int = 0):
         self.component = component
         self.party = party
         where = "" if party is None else f" at party {party!r}"
+        what = "no component can have a covariance" if component is None else f"component {component} has collapsed"
+        again = f" ({restarts} restarts did not help)" if restarts else ""
         super().__init__(
-            f"component {component} has collapsed{where}: expected a positive definite covariance, got one that "
-            "is singular or not finite (too few distinct rows for the component, or columns that are constant or "
-            "multiples of each other); try fewer components, a larger reg_covar, another covariance_type, or "
-            "scaling the columns"
+            f"{what}{where}{again}: expected a positive definite covariance, got one that is singular or not "
+            "finite (too few distinct rows for the component, or columns that are constant, multiples of each other "
+            "or too large); try fewer components, a larger reg_covar, another covariance_type, shrinkage='oas', or "
+            "scaling or leaving out columns"
         )
 
 
@@ -79,6 +78,8 @@ class Statistics(NamedTuple):
     """(n_components, n_columns): weighted means."""
     scatters: Array
     """(n_components, n_columns[, n_columns]): weighted sum of (x - mean)(x - mean)^T, or of its diagonal."""
+    gap_entropy: float = 0.0
+    """Entropy of what partly observed rows lack, given what they have; the free energy needs it."""
 
 
 def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
@@ -166,28 +167,86 @@ def add_statistics(first: Statistics, second: Statistics) -> Statistics:
     gaps = second.means - first.means
     means = first.means + share[:, None] * gaps
     outer = gaps[:, :, None] * gaps[:, None, :] if first.scatters.ndim == 3 else gaps**2
-    scatters = first.scatters + second.scatters + _per_component(first.counts * share, outer) * outer
-    return Statistics(counts, means, scatters)
+    scatters = first.scatters + second.scatters + per_component(first.counts * share, outer) * outer
+    return Statistics(counts, means, scatters, first.gap_entropy + second.gap_entropy)
 
 
-def m_step(statistics: Statistics, covariance_type: str, reg_covar: float) -> Block:
-    """Means and covariances of one block from its statistics (equations 9 and 11).
+def scale_statistics(statistics: Statistics, factor: float) -> Statistics:
+    """Statistics of the same rows with another weight."""
+    counts, means, scatters, gap_entropy = statistics
+    return Statistics(factor * counts, means, factor * scatters, factor * gap_entropy)
 
-    `reg_covar` is added to every variance, as in scikit-learn.
+
+def m_step(statistics: Statistics, rule: CovarianceRule) -> Block:
+    """Means and covariances of one block from its statistics (equations 9 and 11)."""
+    return make_block(statistics.means, estimate_covariances(statistics.counts, statistics.scatters, rule))
+
+
+def careful_m_step(
+    statistics: Statistics, rule: CovarianceRule, previous: Block, smallest_variances: Array
+) -> tuple[Block, list[int]]:
+    """M-step in which a component that would collapse keeps what it had.
+
+    A component of which the block has no rows keeps its parameters too, and counts as sound: nothing depends on
+    it.
+
+    Parameters
+    ----------
+    statistics : Statistics
+    rule : CovarianceRule
+    previous : Block
+    smallest_variances : array of shape (n_columns,)
+        What rounding alone would leave of a variance.
+
+    Returns
+    -------
+    block : Block
+    collapsed : list of int
+        The components that could not be updated. Of tied covariances, which collapse for all, the smallest.
     """
-    structure = STRUCTURES[covariance_type]
-    counts = statistics.counts + TINY_COUNT
-    covariances = statistics.scatters / _per_component(counts, statistics.scatters)
-    if structure.is_matrix:
-        covariances = 0.5 * (covariances + covariances.transpose(0, 2, 1))
+    means = statistics.means.copy()
+    covariances = estimate_covariances(statistics.counts, statistics.scatters, rule)
+    empty = statistics.counts <= TINY_COUNT
+    means[empty] = previous.means[empty]
+    tied = STRUCTURES[rule.covariance_type].shared_by == "components"
+    broken = np.zeros(len(covariances), dtype=bool) if tied else empty
+    diagonals = np.diagonal(covariances, axis1=1, axis2=2) if covariances.ndim == 3 else covariances
+    with np.errstate(invalid="ignore"):
+        broken = broken | ~(diagonals > smallest_variances).all(axis=1)
+    while True:
+        kept = np.broadcast_to(previous.covariances, covariances.shape)
+        covariances[broken] = kept[broken]
+        if not tied:
+            means[broken] = previous.means[broken]
+        try:
+            block = make_block(means, covariances)
+        except CollapsedComponentError as error:
+            if error.component is None or broken[error.component]:
+                raise
+            broken[error.component] = True
+            continue
+        if tied:
+            return block, [int(statistics.counts.argmin())] if broken[0] else []
+        return block, np.flatnonzero(broken & ~empty).tolist()
+
+
+def expected_log_density(statistics: Statistics, block: Block) -> float:
+    """Expected log-density of rows that these statistics stand for, gaps filled in, plus the gaps' entropy.
+
+    This is what a block adds to the free energy: with the paper's symbols
+    `-1/2 sum_k n_k (log|S_k| + tr(S_k^-1 C_k) + d log 2 pi)`.
+    """
+    moved = statistics.means - block.means
+    if block.whiteners.ndim == 3:
+        spread = ((statistics.scatters @ block.whiteners) * block.whiteners).sum(axis=(1, 2))
+        distances = np.square(moved[:, None, :] @ block.whiteners).sum(axis=(1, 2))
     else:
-        covariances = np.maximum(covariances, 0.0)
-    if structure.shared_by == "components":
-        covariances = np.average(covariances, axis=0, weights=counts)[None]
-    elif structure.shared_by == "columns":
-        covariances = covariances.mean(axis=1, keepdims=True)
-    covariances += reg_covar * np.eye(covariances.shape[1]) if structure.is_matrix else reg_covar
-    return make_block(statistics.means, covariances)
+        precisions = block.whiteners**2
+        spread = (statistics.scatters * precisions).sum(axis=1)
+        distances = (moved**2 * precisions).sum(axis=1)
+    counts = statistics.counts
+    total = counts @ block.log_normalizers - 0.5 * (spread + counts * distances).sum()
+    return float(total) + statistics.gap_entropy
 
 
 def make_weights(counts: Array) -> Array:
@@ -228,25 +287,14 @@ def make_block(means: Array, covariances: Array) -> Block:
     return Block(means, covariances, whiteners, log_normalizers)
 
 
-def _per_component(values: Array, like: Array) -> Array:
-    """Values (n_components,) in a shape that broadcasts against an array whose first axis is the components."""
-    return values.reshape((-1,) + (1,) * (like.ndim - 1))
-
-
 def _whitener(covariance: Array, component: int) -> Array:
     try:
         factor = linalg.cholesky(covariance, lower=True, check_finite=False)
     except linalg.LinAlgError:
         raise CollapsedComponentError(component) from None
+    # What a column has left, given the others, must be more than the rounding of its own variance.
+    if (np.diagonal(factor) ** 2 <= len(covariance) * EPSILON * np.diagonal(covariance)).any():
+        raise CollapsedComponentError(component)
     identity = np.eye(len(covariance))
     whitener: Array = linalg.solve_triangular(factor, identity, lower=True, check_finite=False).T
     return whitener
-
-
-def n_covariance_parameters(n_components: int, n_columns: int, covariance_type: str) -> int:
-    """Count the free numbers in one block's covariances."""
-    structure = STRUCTURES[covariance_type]
-    one = n_columns * (n_columns + 1) // 2 if structure.is_matrix else n_columns
-    if structure.shared_by == "components":
-        return one
-    return n_components if structure.shared_by == "columns" else n_components * one

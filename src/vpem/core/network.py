@@ -221,9 +221,7 @@ def _as_list(held: Any) -> list[Any]:
 def _column_number(column: Any, party: Hashable, n_columns: int, names: Mapping[str, int]) -> int:
     if isinstance(column, Integral) and not isinstance(column, bool | np.bool_):
         if not 0 <= int(column) < n_columns:
-            raise ValueError(
-                f"expected column numbers from 0 to {n_columns - 1}, got {column} for party {party!r}"
-            )
+            raise ValueError(f"expected column numbers from 0 to {n_columns - 1}, got {column} for party {party!r}")
         return int(column)
     if not isinstance(column, str):
         raise TypeError(f"expected columns by number or by name, got {column!r} for party {party!r}")

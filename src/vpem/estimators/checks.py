@@ -11,11 +11,13 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
+from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import shared_generator
-from vpem.core.mixture import STRUCTURES
 from vpem.core.network import Network, assign_columns, make_network
 from vpem.core.summation import Consensus, Star, Summation
+from vpem.simulation.sweep import Table
 
 Array = NDArray[np.float64]
 
@@ -43,6 +45,45 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
+
+
+def check_shrinkage(value: Any) -> float | str | None:
+    """None, "oas" or a number from 0 to 1."""
+    if value is None or (isinstance(value, str) and value == "oas"):
+        return value
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) <= 1:
+        raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {value!r}")
+    return float(value)
+
+
+def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Table:
+    """Rows as an array, without a copy where possible; or a table that streams its rows, as it is.
+
+    Sets, or compares with, `n_features_in_` and `feature_names_in_`.
+    """
+    if not getattr(X, "streams_rows", False):
+        table: Table = validate_data(
+            estimator,
+            X,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=min_rows,
+            reset=reset,
+        )
+        return table
+    streamed: Table = X
+    names = np.array(X.column_names, dtype=object)
+    if len(streamed) < min_rows:
+        raise ValueError(f"expected at least {min_rows} rows, got {len(streamed)}")
+    if reset:
+        estimator.n_features_in_, estimator.feature_names_in_ = len(names), names
+    elif len(names) != estimator.n_features_in_:
+        raise ValueError(f"expected {estimator.n_features_in_} columns, as in the fit, got {len(names)}")
+    elif not np.array_equal(names, getattr(estimator, "feature_names_in_", names)):
+        raise ValueError(
+            f"expected the columns of the fit, {', '.join(estimator.feature_names_in_)}, got {', '.join(names)}"
+        )
+    return streamed
 
 
 def check_enough_rows(n_samples: int, name: str, needed: int) -> None:

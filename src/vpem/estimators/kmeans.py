@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vpem.core.initial import shared_generator, squared_distances
 from vpem.core.summation import Summation
 from vpem.core.traffic import FLOAT_BYTES, make_traffic
 from vpem.estimators import checks
 from vpem.simulation.kmeans import kmeans
-from vpem.simulation.sweep import row_chunks
+from vpem.simulation.overall import describe
+from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
 
@@ -25,7 +26,8 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
     """K-means of parties that each hold some columns of the same rows.
 
     Each party adds its squared distances to the network's sum and moves its own part of the centres. On a star
-    this is Lloyd's algorithm exactly.
+    this is Lloyd's algorithm exactly. Gaps (NaN) add nothing to a distance, and a centre is the mean of what is
+    there.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         n_clusters = checks.check_count("n_clusters", self.n_clusters, 1)
         max_iter = checks.check_count("max_iter", self.max_iter, 1)
         tol = checks.check_non_negative("tol", self.tol)
-        table = validate_data(self, X, dtype=[np.float64, np.float32])
+        table = checks.read_table(self, X, reset=True)
         checks.check_enough_rows(len(table), "n_clusters", n_clusters)
         init: str | Array
         if isinstance(self.init, str):
@@ -107,6 +109,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         network, summation = checks.build_network(
             self.partition, self.graph, 0, self.summation, table.shape[1], names, seed
         )
+        overall = describe(table, network)
         fits = [
             kmeans(
                 table,
@@ -115,6 +118,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
                 n_clusters,
                 init,
                 shared_generator(seed, checks.RESTART, restart),
+                overall,
                 max_iter=max_iter,
                 tol=tol,
             )
@@ -123,7 +127,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         self.traffic_ = sum((fit.traffic for fit in fits), make_traffic(network.agents))
         if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
             self.traffic_ += summation.flood_traffic(network, FLOAT_BYTES) * n_init
-        best = min(fits, key=lambda fit: float(fit.assignment.scores.max()))
+        best = min(fits, key=lambda fit: float(fit.inertia.max()))
         self.cluster_centers_ = network.assemble(best.centres)
         self.n_iter_ = best.n_iter
         self.labels_, distances = self._nearest(table)
@@ -140,18 +144,23 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """Nearest centre of each row; (n_samples,)."""
         check_is_fitted(self, "cluster_centers_")
-        return self._nearest(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))[0]
+        return self._nearest(checks.read_table(self, X, reset=False))[0]
 
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
         """Minus the sum of squared distances to the nearest centres."""
         check_is_fitted(self, "cluster_centers_")
-        return -float(self._nearest(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))[1].sum())
+        return -float(self._nearest(checks.read_table(self, X, reset=False))[1].sum())
 
-    def _nearest(self, table: NDArray[np.floating]) -> tuple[NDArray[np.intp], Array]:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _nearest(self, table: Table) -> tuple[NDArray[np.intp], Array]:
         """Label of each row, and its squared distance to that centre."""
         labels = np.empty(len(table), dtype=np.intp)
         smallest = np.empty(len(table))
-        for rows in row_chunks(len(table), self.cluster_centers_.size):
+        for rows in row_chunks(0, len(table), self.cluster_centers_.size):
             distances = squared_distances(table[rows], self.cluster_centers_)
             labels[rows] = distances.argmin(axis=1)
             smallest[rows] = distances.min(axis=1)

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
-from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import shared_generator
-from vpem.core.mixture import STRUCTURES, log_contribution, n_covariance_parameters, normalize
 from vpem.core.network import Network
 from vpem.core.summation import Summation
 from vpem.core.traffic import Traffic, make_traffic, pooling_traffic
 from vpem.estimators import checks
+from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.progress import Progress
-from vpem.simulation.em import Mixture, MixtureFit, Settings, certify, em
-from vpem.simulation.starts import STARTS, make_mixture, make_start
-from vpem.simulation.sweep import row_chunks
+from vpem.simulation.em import MixtureFit, certify, em
+from vpem.simulation.incremental import Kept, incremental_em, online_step
+from vpem.simulation.model import Settings
+from vpem.simulation.overall import Overall, describe
+from vpem.simulation.repair import Repair
+from vpem.simulation.starts import STARTS, Start, make_mixture, make_start
+from vpem.simulation.sweep import Table
 
 Array = NDArray[np.float64]
 
 
-class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Gaussian mixture of parties that each hold some columns of the same rows.
 
     Each component's covariance is block-diagonal, one block for each party (or hub of parties): a party updates
@@ -36,6 +39,9 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
     log-densities. On a star, where a server adds, this equals centralized EM with block-diagonal covariances. On
     any other connected graph the parties average with their neighbours (consensus), and every root keeps its own
     estimates. This estimator simulates the network in one process and counts what it would send.
+
+    Gaps (NaN) are welcome, whole rows of a party among them: the fit is exact EM on what was observed, if values are
+    missing at random.
 
     Parameters
     ----------
@@ -52,10 +58,16 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         How the network adds. None: the exact sum on a star, else ``Consensus(rounds=100, weights="metropolis")``.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
+    shrinkage : float, "oas" or None, default=None
+        How far each block's covariances are drawn toward their diagonals, from 0 to 1: for parties with many columns
+        beside their rows. "oas" finds the amount by itself. The likelihood may then fall.
     tol : float, default=1e-3
         Stop when every root's log-likelihood per row changes by less.
     reg_covar : float, default=1e-6
         Added to every variance.
+    batch_size : int or None, default=None
+        Rows after which the parameters are updated (incremental EM). An iteration is still one pass over all rows; it
+        stops on the free energy, which `lower_bounds_` then holds.
     max_iter : int, default=100
         0 leaves the model at its start, with `lower_bound_` minus infinity, as in scikit-learn.
     n_init : int, default=1
@@ -96,7 +108,9 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
     disagreement_ : float
         Largest difference between two roots' responsibilities for the rows of the fit; 0 on a star.
     certificate_ : Certificate
-        ``gain`` of one more exact EM step, and the ``disagreement``.
+        ``gain`` of one more exact EM step, and the ``disagreement``; not after `partial_fit`.
+    repairs_ : list of Repair
+        Components that collapsed or starved and were restarted: iteration, component, party, reason.
     traffic_ : Traffic
         ``messages``, ``bytes``, ``rounds`` and ``per_agent``, as a real network would send them.
     n_features_in_ : int
@@ -115,6 +129,8 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
     10
     """
 
+    traffic_: Traffic
+
     def __init__(
         self,
         n_components: int = 1,
@@ -124,8 +140,10 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         hops: int = 0,
         summation: Summation | None = None,
         covariance_type: str = "full",
+        shrinkage: float | str | None = None,
         tol: float = 1e-3,
         reg_covar: float = 1e-6,
+        batch_size: int | None = None,
         max_iter: int = 100,
         n_init: int = 1,
         init_params: str = "kmeans",
@@ -142,8 +160,10 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         self.hops = hops
         self.summation = summation
         self.covariance_type = covariance_type
+        self.shrinkage = shrinkage
         self.tol = tol
         self.reg_covar = reg_covar
+        self.batch_size = batch_size
         self.max_iter = max_iter
         self.n_init = n_init
         self.init_params = init_params
@@ -169,35 +189,39 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         """
         settings = self._settings()
         n_init = checks.check_count("n_init", self.n_init, 1)
+        batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
         progress = Progress(checks.check_count("verbose", self.verbose, 0))
         goes_on = bool(self.warm_start) and hasattr(self, "_mixture")
-        table = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2, reset=not goes_on)
+        table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
-        seed = self._seed if goes_on else checks.shared_seed(self.random_state)
-        names = getattr(self, "feature_names_in_", None)
-        network, summation = checks.build_network(
-            self.partition, self.graph, self.hops, self.summation, table.shape[1], names, seed
-        )
-        if goes_on:
-            self._check_goes_on(settings, network)
+        network, summation, seed = self._build(table, settings, goes_on=goes_on)
+        overall = describe(table, network, settings.rule)
         traffic = pooling_traffic(network, len(table))
-        best: MixtureFit | None = None
+        best: tuple[MixtureFit, Start] | None = None
         for restart in range(1 if goes_on else n_init):
             progress.start(restart)
-            before = None
+            before = self._last_lower_bounds if goes_on else None
             if goes_on:
-                start, before = self._mixture, self._last_lower_bounds
+                start = Start(self._mixture, make_traffic(network.agents))
             else:
-                start, spent = self._start(table, network, summation, settings, seed, restart)
-                traffic += spent
-            result = em(table, network, summation, start, settings, before=before, monitor=progress.iteration)
+                start = self._start(table, network, summation, settings, overall, seed, restart)
+            common = (table, network, summation, start.mixture, settings, overall)
+            if batch_size is None:
+                result = em(*common, before=before, monitor=progress.iteration)
+            else:
+                result = incremental_em(*common, batch_size, before=before, monitor=progress.iteration)
             progress.end(result.converged, result.n_iter)
-            traffic += result.traffic
-            if best is None or result.agreed_lower_bound > best.agreed_lower_bound:
-                best = result
+            traffic += start.traffic + result.traffic
+            if best is None or result.agreed_lower_bound > best[0].agreed_lower_bound:
+                best = result, start
         assert best is not None, "n_init is at least 1"
-        self._keep(table, network, summation, settings, seed, best, traffic)
-        if not best.converged and settings.max_iter > 0:
+        result, start = best
+        self._keep(network, settings, seed, result, traffic)
+        self.repairs_ = [*start.repairs, *result.repairs]
+        self.certificate_ = certify(table, network, summation, result.mixture, settings, overall)
+        self.disagreement_ = self.certificate_.disagreement
+        self._stream: tuple[Overall, Kept, int] | None = None
+        if not result.converged and settings.max_iter > 0:
             warnings.warn(
                 f"the best start did not converge in {settings.max_iter} iterations; "
                 "try a larger max_iter or tol, or another init_params",
@@ -206,101 +230,53 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
             )
         return self
 
+    def partial_fit(self, X: ArrayLike, y: object = None) -> VerticalGaussianMixture:  # noqa: ARG002 (scikit-learn's)
+        """Take one step of stepwise EM with new rows: for streams.
+
+        The first call starts from its rows, as `fit` would; at the t-th call the new rows count for ``t ** -0.7`` and
+        all earlier ones for the rest. A call after `fit` begins anew. Traffic and `repairs_` add up over the calls.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New rows of the same columns; the first time at least `n_components`.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        settings = self._settings()
+        stream = getattr(self, "_stream", None)
+        table = checks.read_table(self, X, reset=stream is None)
+        network, summation, seed = self._build(table, settings, goes_on=stream is not None)
+        traffic = pooling_traffic(network, len(table))
+        repairs: list[Repair] = []
+        if stream is None:
+            checks.check_enough_rows(len(table), "n_components", settings.n_components)
+            overall, kept, n_steps = describe(table, network, settings.rule), None, 0
+            start = self._start(table, network, summation, settings, overall, seed, 0)
+            mixture, traffic, repairs = start.mixture, traffic + start.traffic, list(start.repairs)
+        else:
+            (overall, kept, n_steps), mixture = stream, self._mixture
+            traffic, repairs = self.traffic_ + traffic, self.repairs_
+        result, kept, disagreement = online_step(table, network, summation, mixture, settings, overall, kept, n_steps)
+        self._keep(network, settings, seed, result, traffic + result.traffic)
+        self.repairs_ = [*repairs, *result.repairs]
+        self.n_iter_, self.disagreement_ = n_steps + 1, disagreement
+        self._stream = (overall, kept, n_steps + 1)
+        if hasattr(self, "certificate_"):
+            del self.certificate_  # of rows that are no longer all that counts
+        return self
+
     def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
         """Fit, and return the label of each row."""
         return self.fit(X, y).predict(X)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Most probable component of each row, under the assembled model; (n_samples,)."""
-        labels: NDArray[np.intp] = self.predict_proba(X).argmax(axis=1)
-        return labels
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Responsibilities under the assembled model; (n_samples, n_components)."""
-        return np.concatenate([responsibilities for responsibilities, _ in self._evaluate(X)])
-
-    def score_samples(self, X: ArrayLike) -> Array:
-        """Log-density of each row under the assembled model; (n_samples,)."""
-        return np.concatenate([log_likelihoods for _, log_likelihoods in self._evaluate(X)])
-
-    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
-        """Mean log-density per row under the assembled model."""
-        return float(self.score_samples(X).mean())
-
-    def sample(self, n_samples: int = 1) -> tuple[Array, NDArray[np.intp]]:
-        """Draw rows from the assembled model, as scikit-learn does: component after component.
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,)
-        """
-        check_is_fitted(self, "weights_")
-        rng = np.random.default_rng(checks.shared_seed(self.random_state))
-        counts = rng.multinomial(checks.check_count("n_samples", n_samples, 1), self.weights_)
-        labels = np.repeat(np.arange(len(counts)), counts)
-        X = self.means_[labels]
-        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
-            noise = rng.standard_normal((len(labels), len(columns)))
-            for k in range(len(counts)):
-                chosen = labels == k
-                covariance = block.covariances[k % len(block.covariances)]
-                if covariance.ndim == 2:
-                    noise[chosen] = noise[chosen] @ np.linalg.cholesky(covariance).T
-                else:
-                    noise[chosen] *= np.sqrt(covariance)
-            X[:, columns] += noise
-        return X, labels
-
-    def bic(self, X: ArrayLike) -> float:
-        """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them."""
-        scores = self.score_samples(X)
-        return float(-2 * scores.sum() + self._n_parameters() * math.log(len(scores)))
-
-    def aic(self, X: ArrayLike) -> float:
-        """Akaike information criterion on X; the lower, the better. Parameters count as the blocks have them."""
-        return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
-
-    def covariance_matrix(self) -> Array:
-        """Dense covariances in the order of X's columns; (n_components, n_features, n_features)."""
-        check_is_fitted(self, "weights_")
-        n_components, n_features = self.means_.shape
-        dense = np.zeros((n_components, n_features, n_features))
-        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
-            if block.covariances.ndim == 3:
-                dense[:, columns[:, None], columns] = block.covariances
-            else:
-                dense[:, columns, columns] = block.covariances
-        return dense
-
-    def to_sklearn(self) -> GaussianMixture:
-        """Fitted `sklearn.mixture.GaussianMixture` with the same densities.
-
-        It is "full", "tied" or "diag"; "spherical" blocks, each with a variance of its own, become "diag".
-        """
-        dense = self.covariance_matrix()
-        kind = "diag" if self._covariance_type == "spherical" else self._covariance_type
-        model = GaussianMixture(
-            len(self.weights_),
-            covariance_type=kind,
-            tol=self.tol,
-            reg_covar=self.reg_covar,
-            max_iter=self.max_iter,
-            random_state=self.random_state,
-        )
-        factors = np.linalg.inv(np.linalg.cholesky(dense)).transpose(0, 2, 1)
-        if kind == "tied":
-            dense, factors = dense[0], factors[0]
-        elif kind == "diag":
-            dense, factors = (np.diagonal(part, axis1=1, axis2=2).copy() for part in (dense, factors))
-        model.weights_, model.means_ = self.weights_.copy(), self.means_.copy()
-        model.covariances_, model.precisions_cholesky_ = dense, factors
-        model.precisions_ = factors**2 if kind == "diag" else factors @ np.swapaxes(factors, -1, -2)
-        for name in ("converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_"):
-            setattr(model, name, getattr(self, name))
-        if hasattr(self, "feature_names_in_"):
-            model.feature_names_in_ = self.feature_names_in_
-        return model
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _settings(self) -> Settings:
         return Settings(
@@ -309,7 +285,19 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
             tol=checks.check_non_negative("tol", self.tol),
             reg_covar=checks.check_non_negative("reg_covar", self.reg_covar),
             max_iter=checks.check_count("max_iter", self.max_iter, 0),
+            shrinkage=checks.check_shrinkage(self.shrinkage),
         )
+
+    def _build(self, X: Table, settings: Settings, *, goes_on: bool) -> tuple[Network, Summation, int]:
+        """Network, summation and shared seed; those of the last fit if this one goes on with it."""
+        seed = self._seed if goes_on else checks.shared_seed(self.random_state)
+        names = getattr(self, "feature_names_in_", None)
+        network, summation = checks.build_network(
+            self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
+        )
+        if goes_on:
+            self._check_goes_on(settings, network)
+        return network, summation, seed
 
     def _check_goes_on(self, settings: Settings, network: Network) -> None:
         """A warm start can change the links and how long EM runs, not what it fits."""
@@ -327,8 +315,15 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
             )
 
     def _start(
-        self, X: Array, network: Network, summation: Summation, settings: Settings, seed: int, restart: int
-    ) -> tuple[Mixture, Traffic]:
+        self,
+        X: Table,
+        network: Network,
+        summation: Summation,
+        settings: Settings,
+        overall: Overall,
+        seed: int,
+        restart: int,
+    ) -> Start:
         """Starting point of one restart: what the user gave, and for the rest what `init_params` finds."""
         n_components = settings.n_components
         weights, means, covariances = self.weights_init, self.means_init, None
@@ -342,28 +337,19 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
             )
         kind = checks.check_choice("init_params", self.init_params, STARTS)
         if weights is not None and means is not None and covariances is not None:
-            return make_mixture(network, weights, means, covariances), make_traffic(network.agents)
+            return Start(make_mixture(network, weights, means, covariances), make_traffic(network.agents))
         generator = shared_generator(seed, checks.RESTART, restart)
-        found, traffic = make_start(X, network, summation, settings, kind, generator)
+        found = make_start(X, network, summation, settings, kind, generator, overall)
         mixture = make_mixture(
             network,
-            found.weights if weights is None else weights,
-            network.assemble([block.means for block in found.blocks]) if means is None else means,
-            [block.covariances for block in found.blocks] if covariances is None else covariances,
+            found.mixture.weights if weights is None else weights,
+            network.assemble([block.means for block in found.mixture.blocks]) if means is None else means,
+            [block.covariances for block in found.mixture.blocks] if covariances is None else covariances,
         )
-        return mixture, traffic
+        return Start(mixture, found.traffic, found.repairs)
 
-    def _keep(
-        self,
-        X: Array,
-        network: Network,
-        summation: Summation,
-        settings: Settings,
-        seed: int,
-        result: MixtureFit,
-        traffic: Traffic,
-    ) -> None:
-        """Set the fitted attributes."""
+    def _keep(self, network: Network, settings: Settings, seed: int, result: MixtureFit, traffic: Traffic) -> None:
+        """Set the fitted attributes that every kind of fit has."""
         mixture = result.mixture
         self._network, self._mixture, self._seed = network, mixture, seed
         self._covariance_type = settings.covariance_type
@@ -380,25 +366,4 @@ class VerticalGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc
         self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
-        self.certificate_ = certify(X, network, summation, mixture, settings)
-        self.disagreement_ = self.certificate_.disagreement
         self.traffic_ = traffic
-
-    def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array]]:
-        """Responsibilities and log-densities of X, some rows at a time."""
-        check_is_fitted(self, "weights_")
-        table = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        log_weights = np.log(self.weights_)
-        blocks = list(zip(self._network.block_columns, self._mixture.blocks, strict=True))
-        widest = max(len(columns) for columns, _ in blocks)
-        for rows in row_chunks(len(table), len(log_weights) * widest):
-            total = sum(log_contribution(table[rows][:, columns], block) for columns, block in blocks)
-            yield normalize(total + log_weights)
-
-    def _n_parameters(self) -> int:
-        """Free parameters of the block structure."""
-        n_components, n_features = map(int, self.means_.shape)
-        covariances = (
-            n_covariance_parameters(n_components, len(hub.columns), self._covariance_type) for hub in self.hubs_
-        )
-        return int(n_components - 1 + n_components * n_features + sum(covariances))

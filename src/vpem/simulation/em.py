@@ -3,59 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.mixture import (
-    STRUCTURES,
-    Block,
-    CollapsedComponentError,
-    Statistics,
-    log_contribution,
-    m_step,
-    make_weights,
-    normalize,
-)
+from vpem.core.covariances import CovarianceRule
+from vpem.core.gaps import expected_statistics, observed_contribution
+from vpem.core.mixture import Block, Statistics, add_statistics, careful_m_step, make_weights, normalize
 from vpem.core.network import Network
 from vpem.core.stopping import has_converged
 from vpem.core.summation import Adder, Summation, exact_adder
 from vpem.core.traffic import FLOAT_BYTES, Traffic
+from vpem.simulation.model import Mixture, Settings
+from vpem.simulation.overall import Overall
+from vpem.simulation.repair import Infirmary, Repair
 from vpem.simulation.sweep import Sweep, Table, sweep
 
 Array = NDArray[np.float64]
 Monitor = Callable[[int, float], None]
-
-DECISION_BYTES = 1 + FLOAT_BYTES
-"""What rides on each sum: whether all would stop, and the smallest log-likelihood that any root sees."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What all parties must agree on before they start."""
-
-    n_components: int
-    covariance_type: str
-    tol: float
-    reg_covar: float
-    max_iter: int
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether covariances are whole matrices."""
-        return STRUCTURES[self.covariance_type].is_matrix
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """All roots' parameters."""
-
-    weights: Array
-    """(n_views, n_components): each root's own estimate, or one if all are the same."""
-    blocks: tuple[Block, ...]
-    """Each hub's block, at its root."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +33,18 @@ class MixtureFit:
     lower_bounds: tuple[Array, ...]
     """Log-likelihood per row before each M-step, as each root sees it; (n_views,) each."""
     converged: bool
-    agreed_lower_bound: float
-    """The last lower bound of the root that sees the smallest; flooded, so that all can compare restarts alike."""
+    repairs: tuple[Repair, ...]
     traffic: Traffic
 
     @property
     def n_iter(self) -> int:
         """Number of iterations, an E-step and an M-step each."""
         return len(self.lower_bounds)
+
+    @property
+    def agreed_lower_bound(self) -> float:
+        """Last bound of the root that sees the smallest; flooded, so that all can compare restarts alike."""
+        return float(self.lower_bounds[-1].min()) if self.lower_bounds else -math.inf
 
 
 @dataclass(frozen=True)
@@ -85,34 +56,71 @@ class Certificate:
 
     gain: float
     """Log-likelihood per row that one more exact EM step from the assembled model would add: near zero at a
-    stationary point. Negative values come from `reg_covar`; infinity means that the step collapses a component."""
+    stationary point. Negative values come from `reg_covar` or `shrinkage`; infinity means that the step
+    collapses a component."""
     disagreement: float
     """Largest difference between two roots' responsibilities, over all rows and components."""
 
 
-def e_step(X: Table, network: Network, adder: Adder, mixture: Mixture, *, is_matrix: bool | None = None) -> Sweep:
-    """One pass over the rows with fixed parameters; its scores are the roots' log-likelihoods."""
-    log_weights = np.log(mixture.weights)[:, None, :]
+def e_step(
+    X: Table,
+    network: Network,
+    adder: Adder,
+    mixture: Mixture,
+    *,
+    statistics: bool = True,
+    respond: Callable[[Array], tuple[Array, Array]] | None = None,
+    within: slice | None = None,
+) -> Sweep[Statistics]:
+    """One pass over rows with fixed parameters; its scores are the roots' log-likelihoods."""
+    blocks = mixture.blocks
+
+    def collect(number: int, rows: NDArray[np.floating], responsibilities: Array) -> Statistics:
+        return expected_statistics(rows, responsibilities, blocks[number])
+
     return sweep(
         X,
         network,
         adder,
         n_values=mixture.weights.shape[1],
-        contribute=lambda number, block: log_contribution(block, mixture.blocks[number]),
-        respond=lambda sums: normalize(sums + log_weights),
-        is_matrix=is_matrix,
+        contribute=lambda number, rows: observed_contribution(rows, blocks[number]),
+        respond=respond or responder(mixture),
+        collect=collect if statistics else None,
+        merge=add_statistics,
+        within=within,
     )
 
 
-def m_steps(network: Network, counts: Array, statistics: Sequence[Statistics], settings: Settings) -> Mixture:
-    """Every root's M-step: its own estimate of the weights, and its block."""
-    blocks = []
-    for hub, of_block in zip(network.hubs, statistics, strict=True):
-        try:
-            blocks.append(m_step(of_block, settings.covariance_type, settings.reg_covar))
-        except CollapsedComponentError as error:
-            raise CollapsedComponentError(error.component, network.parties[hub.root]) from None
-    return Mixture(make_weights(counts), tuple(blocks))
+def responder(mixture: Mixture) -> Callable[[Array], tuple[Array, Array]]:
+    """Each root's responsibilities and log-likelihoods from the sum that it sees."""
+    log_weights = np.log(mixture.weights)[:, None, :]
+    return lambda sums: normalize(sums + log_weights)
+
+
+def m_steps(
+    network: Network,
+    counts: Array,
+    statistics: Sequence[Statistics],
+    rule: CovarianceRule,
+    previous: Sequence[Block],
+    overall: Overall,
+) -> tuple[Mixture, dict[int, Hashable]]:
+    """Every root's M-step: its own estimate of the weights, and its block.
+
+    Returns
+    -------
+    mixture : Mixture
+    collapsed : dict
+        Components that kept their last parameters in some block, and the first party that found so.
+    """
+    blocks: list[Block] = []
+    collapsed: dict[int, Hashable] = {}
+    for number, hub in enumerate(network.hubs):
+        block, broken = careful_m_step(statistics[number], rule, previous[number], overall.smallest_variances[number])
+        blocks.append(block)
+        for component in broken:
+            collapsed.setdefault(component, network.parties[hub.root])
+    return Mixture(make_weights(counts), tuple(blocks)), collapsed
 
 
 def em(
@@ -121,6 +129,7 @@ def em(
     summation: Summation,
     start: Mixture,
     settings: Settings,
+    overall: Overall,
     *,
     before: Array | None = None,
     monitor: Monitor | None = None,
@@ -129,50 +138,52 @@ def em(
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
+    X : Table of shape (n_samples, n_features)
     network : Network
     summation : Summation
     start : Mixture
     settings : Settings
+    overall : Overall
     before : array of shape (n_views,), optional
         Last lower bounds of the run that this one goes on with.
     monitor : callable, optional
         Called after each iteration with its number and the lower bound (mean over roots).
     """
     adder = summation.adder(network)
+    infirmary = Infirmary(X, network, summation, overall)
     history = [] if before is None else [before]
     n_before = len(history)
     mixture, converged = start, False
     while len(history) - n_before < settings.max_iter and not converged:
-        result = e_step(X, network, adder, mixture, is_matrix=settings.is_matrix)
-        mixture = m_steps(network, result.counts, result.statistics, settings)
+        result = e_step(X, network, adder, mixture)
         history.append(result.scores / len(X))
-        converged = bool(has_converged(history, settings.tol).all())
+        iteration = len(history) - n_before
+        mixture, collapsed = m_steps(network, result.counts, result.collected, settings.rule, mixture.blocks, overall)
+        mixture, sound = infirmary.visit(
+            iteration, mixture, result.counts, adder.view_of_hub, collapsed, result.worst_rows
+        )
+        converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None:
-            monitor(len(history) - n_before, float(history[-1].mean()))
+            monitor(iteration, float(history[-1].mean()))
     lower_bounds = tuple(history[n_before:])
     # An iteration's decision to stop rides on the next sum; the last one gives the final responsibilities.
-    one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * settings.n_components, DECISION_BYTES)
-    return MixtureFit(
-        mixture,
-        lower_bounds,
-        converged,
-        float(lower_bounds[-1].min()) if lower_bounds else -math.inf,
-        one_sum * (len(lower_bounds) + 1),
-    )
+    one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * settings.n_components, settings.decision_bytes)
+    traffic = one_sum * (len(lower_bounds) + 1) + infirmary.traffic
+    return MixtureFit(mixture, lower_bounds, converged, tuple(infirmary.repairs), traffic)
 
 
-def certify(X: Table, network: Network, summation: Summation, mixture: Mixture, settings: Settings) -> Certificate:
+def certify(
+    X: Table, network: Network, summation: Summation, mixture: Mixture, settings: Settings, overall: Overall
+) -> Certificate:
     """Take one exact EM step from the assembled model, and compare the roots."""
     adder = summation.adder(network)
-    here = final = e_step(X, network, adder, mixture, is_matrix=settings.is_matrix if adder.is_exact else None)
+    here = final = e_step(X, network, adder, mixture, statistics=adder.is_exact)
     exact = exact_adder(len(network.hubs))
     if not adder.is_exact:
         assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
-        here = e_step(X, network, exact, assembled, is_matrix=settings.is_matrix)
-    try:
-        stepped = m_steps(network, here.counts, here.statistics, settings)
-    except CollapsedComponentError:
+        here = e_step(X, network, exact, assembled)
+    stepped, collapsed = m_steps(network, here.counts, here.collected, settings.rule, mixture.blocks, overall)
+    if collapsed:
         return Certificate(math.inf, final.disagreement)
-    there = e_step(X, network, exact, stepped)
+    there = e_step(X, network, exact, stepped, statistics=False)
     return Certificate(float(there.scores[0] - here.scores[0]) / len(X), final.disagreement)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.initial import draw_candidates, n_candidates, nearest, random_rows, squared_distances
+from vpem.core.initial import (
+    centre_sums,
+    draw_candidates,
+    n_candidates,
+    nearest,
+    random_rows,
+    squared_distances,
+)
 from vpem.core.network import Network
 from vpem.core.summation import Adder, Summation
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
-from vpem.simulation.sweep import Sweep, Table, column_means, network_sums, row_chunks, sweep
+from vpem.simulation.overall import Overall
+from vpem.simulation.sweep import Collected, Rows, Sweep, Table, network_sums, sweep
 
 Array = NDArray[np.float64]
 
@@ -32,8 +40,8 @@ class KMeansFit:
 
     centres: tuple[Array, ...]
     """Each block's part, at its root: (n_clusters, n_columns)."""
-    assignment: Sweep
-    """The rows' last pass, to those centres: its scores are the inertia as each root sees it."""
+    inertia: Array
+    """(n_views,): sum of squared distances to those centres, as each root sees it."""
     n_iter: int
     converged: bool
     traffic: Traffic
@@ -46,10 +54,10 @@ def kmeans(
     n_clusters: int,
     init: str | Array,
     rng: np.random.Generator,
+    overall: Overall,
     *,
     max_iter: int = 300,
     tol: float = 1e-4,
-    is_matrix: bool = False,
 ) -> KMeansFit:
     """Lloyd's algorithm; each root moves its block of the centres by its own labels.
 
@@ -68,10 +76,9 @@ def kmeans(
     init : {"k-means++", "random"} or array of shape (n_clusters, n_features)
     rng : numpy.random.Generator
         Shared by all parties.
+    overall : Overall
     max_iter : int
     tol : float
-    is_matrix : bool
-        Whether the last pass collects whole scatter matrices.
     """
     columns = network.block_columns
     adder = summation.adder(network)
@@ -80,10 +87,10 @@ def kmeans(
         centres = [np.asarray(init, dtype=np.float64)[:, held] for held in columns]
     elif init == "random":
         rows = random_rows(rng, len(X), n_clusters)
-        centres = [rows_of(X, rows, held) for held in columns]
+        centres = [overall.rows(X, rows, held) for held in columns]
     else:
-        centres, traffic = plus_plus_centres(X, network, summation, n_clusters, rng)
-    variances = _variances(X)
+        centres, traffic = plus_plus_centres(X, network, summation, n_clusters, rng, overall)
+    variances = overall.variances
     limits = [
         max(tol * variances[held].sum() / X.shape[1], float((ROUNDING**2 * (variances[held] + part**2)).sum()))
         for held, part in zip(columns, centres, strict=True)
@@ -92,10 +99,10 @@ def kmeans(
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
-        found = assign(X, network, adder, centres)
+        found = assign(X, network, adder, centres, collect=lambda _, *rows: centre_sums(*rows), merge=np.add)
         moved = [
-            np.where(statistics.counts[:, None] > 0, statistics.means, part)
-            for statistics, part in zip(found.statistics, centres, strict=True)
+            np.where(counts > 0, sums / np.maximum(counts, 1.0), part)
+            for (counts, sums), part in zip(found.collected, centres, strict=True)
         ]
         settled = np.array(
             [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
@@ -105,14 +112,19 @@ def kmeans(
         centres, converged = moved, bool(settled.all())
         ended = bool((settled | (since_lowest >= PATIENCE)[adder.view_of_hub]).all())
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
-    final = assign(X, network, adder, centres, is_matrix=is_matrix)
+    inertia = assign(X, network, adder, centres).scores
     one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, STOP_BYTES)
-    return KMeansFit(tuple(centres), final, n_iter, converged, traffic + one_sum * (n_iter + 1))
+    return KMeansFit(tuple(centres), inertia, n_iter, converged, traffic + one_sum * (n_iter + 1))
 
 
 def assign(
-    X: Table, network: Network, adder: Adder, centres: Sequence[Array], *, is_matrix: bool = False
-) -> Sweep:
+    X: Table,
+    network: Network,
+    adder: Adder,
+    centres: Sequence[Array],
+    collect: Callable[[int, Rows, Array], Collected] | None = None,
+    merge: Callable[[Collected, Collected], Collected] | None = None,
+) -> Sweep[Collected]:
     """Give every row to the nearest centre, at each root by the distances that it sees."""
     return sweep(
         X,
@@ -121,12 +133,18 @@ def assign(
         n_values=len(centres[0]),
         contribute=lambda number, block: squared_distances(block, centres[number]),
         respond=nearest,
-        is_matrix=is_matrix,
+        collect=collect,
+        merge=merge,
     )
 
 
 def plus_plus_centres(
-    X: Table, network: Network, summation: Summation, n_clusters: int, rng: np.random.Generator
+    X: Table,
+    network: Network,
+    summation: Summation,
+    n_clusters: int,
+    rng: np.random.Generator,
+    overall: Overall,
 ) -> tuple[list[Array], Traffic]:
     """Greedy k-means++: rows far from the centres so far, the best of a few candidates each time.
 
@@ -136,50 +154,44 @@ def plus_plus_centres(
     Returns
     -------
     centres : list of arrays of shape (n_clusters, n_columns)
-        Each block's part.
+        Each block's part; a party that lacks a picked row takes its column means.
     traffic : Traffic
     """
     n_tries = n_candidates(n_clusters)
     adder = summation.adder(network)
-    picked = list(random_rows(rng, len(X), 1))
+    picked = random_rows(rng, len(X), 1)
     flood = summation.flood_traffic(network, FLOAT_BYTES * (n_tries + 1))
     traffic = make_traffic(network.agents)
+    closest = np.full(len(X), np.inf)
     if n_clusters > 1:
-        closest = distances_seen_first(X, network, adder, np.array(picked))[:, 0]
         traffic += summation.sum_traffic(network, FLOAT_BYTES * len(X), 0)
         # One flood before each centre's sum, and one for the last pick.
         one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_tries, 0)
         traffic += (flood + one_sum) * (n_clusters - 1) + flood
     while len(picked) < n_clusters:
-        rows = draw_candidates(rng, closest, n_tries)
-        distances = distances_seen_first(X, network, adder, rows)
-        np.minimum(distances, closest[:, None], out=distances)
-        best = int(distances.sum(axis=0).argmin())
-        closest = distances[:, best]
-        picked.append(rows[best])
-    rows = np.array(picked)
-    return [rows_of(X, rows, held) for held in network.block_columns], traffic
+        for rows, distances in distances_seen_first(X, network, adder, picked[-1:], overall):
+            np.minimum(closest[rows], distances[:, 0], out=closest[rows])
+        candidates = draw_candidates(rng, closest, n_tries)
+        potentials = np.zeros(n_tries)
+        for rows, distances in distances_seen_first(X, network, adder, candidates, overall):
+            potentials += np.minimum(distances, closest[rows, None]).sum(axis=0)
+        picked = np.append(picked, candidates[potentials.argmin()])
+    return [overall.rows(X, picked, held) for held in network.block_columns], traffic
 
 
-def distances_seen_first(X: Table, network: Network, adder: Adder, rows: NDArray[np.intp]) -> Array:
-    """Squared distances of all rows to some, as the root of the first hub sees them; (n_samples, n_rows)."""
-    centres = [rows_of(X, rows, held) for held in network.block_columns]
-    seen = np.empty((len(X), len(rows)))
+def distances_seen_first(
+    X: Table, network: Network, adder: Adder, rows: NDArray[np.intp], overall: Overall
+) -> Iterator[tuple[slice, Array]]:
+    """Squared distances of all rows to some, as the root of the first hub sees them.
+
+    Yields
+    ------
+    chunk : slice
+        Some of all rows.
+    distances : array of shape (n_chunk, n_rows)
+    """
+    centres = [overall.rows(X, rows, held) for held in network.block_columns]
     for chunk, _, sums in network_sums(
         X, network, adder, len(rows), lambda number, block: squared_distances(block, centres[number])
     ):
-        seen[chunk] = sums[adder.view_of_hub[0]]
-    return seen
-
-
-def rows_of(X: Table, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
-    """One block's part of some rows, as a start's centres or means."""
-    return X[np.ix_(rows, columns)].astype(np.float64)
-
-
-def _variances(X: Table) -> Array:
-    means = column_means(X)
-    total = np.zeros(X.shape[1])
-    for rows in row_chunks(*X.shape):
-        total += np.square(X[rows] - means).sum(axis=0)
-    return total / len(X)
+        yield chunk, sums[adder.view_of_hub[0]]

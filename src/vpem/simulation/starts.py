@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.gaps import expected_statistics
 from vpem.core.initial import random_responsibilities, random_rows
-from vpem.core.mixture import Statistics, add_statistics, block_statistics, make_block
+from vpem.core.mixture import Block, Statistics, add_statistics, make_block
 from vpem.core.network import Network
 from vpem.core.summation import Summation
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
-from vpem.simulation.em import Mixture, Settings, m_steps
-from vpem.simulation.kmeans import kmeans, rows_of
+from vpem.simulation.em import m_steps
+from vpem.simulation.kmeans import assign, kmeans
+from vpem.simulation.model import Mixture, Settings
+from vpem.simulation.overall import Overall
+from vpem.simulation.repair import Repair
 from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
@@ -22,14 +26,30 @@ Array = NDArray[np.float64]
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 
 
+class Start(NamedTuple):
+    """Common starting point."""
+
+    mixture: Mixture
+    traffic: Traffic
+    """What agreeing on it costs."""
+    repairs: tuple[Repair, ...] = ()
+    """Components that start with the overall covariance, as their own rows have none."""
+
+
 def make_start(
-    X: Table, network: Network, summation: Summation, settings: Settings, kind: str, rng: np.random.Generator
-) -> tuple[Mixture, Traffic]:
-    """Common starting point, and what agreeing on it costs.
+    X: Table,
+    network: Network,
+    summation: Summation,
+    settings: Settings,
+    kind: str,
+    rng: np.random.Generator,
+    overall: Overall,
+) -> Start:
+    """Find a common starting point.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
+    X : Table of shape (n_samples, n_features)
     network : Network
     summation : Summation
     settings : Settings
@@ -40,32 +60,41 @@ def make_start(
         - "random_from_data": random rows as means, each party's overall covariance, equal weights; likewise.
     rng : numpy.random.Generator
         Shared by all parties.
+    overall : Overall
     """
-    free = make_traffic(network.agents)
-    if kind == "random":
-        responsibilities = random_responsibilities(rng, len(X), settings.n_components)
-        statistics = _shared_statistics(X, network, responsibilities, is_matrix=settings.is_matrix)
-        return m_steps(network, responsibilities.sum(axis=0, keepdims=True), statistics, settings), free
+    n_components = settings.n_components
+    traffic = make_traffic(network.agents)
     if kind == "random_from_data":
-        rows = random_rows(rng, len(X), settings.n_components)
-        return _from_rows(X, network, settings, rows), free
-    max_iter = 300 if kind == "kmeans" else 0
-    result = kmeans(
-        X,
-        network,
-        summation,
-        settings.n_components,
-        "k-means++",
-        rng,
-        max_iter=max_iter,
-        is_matrix=settings.is_matrix,
-    )
-    # All roots begin with the same weights: those that the root of the first hub sees, flooded where roots differ.
-    adder, traffic = summation.adder(network), result.traffic
-    if adder.n_views > 1:
-        traffic += summation.flood_traffic(network, FLOAT_BYTES * settings.n_components)
-    counts = result.assignment.counts[[adder.view_of_hub[0]]]
-    return m_steps(network, counts, result.assignment.statistics, settings), traffic
+        rows = random_rows(rng, len(X), n_components)
+        means = [overall.rows(X, rows, held) for held in network.block_columns]
+        weights = np.full((1, n_components), 1.0 / n_components)
+        return Start(Mixture(weights, _around(means, overall, settings)), traffic)
+    if kind == "random":
+        # Gaps are filled in as each party's overall Gaussian expects them.
+        before = _around(
+            [np.repeat(block.means, n_components, axis=0) for block in overall.blocks], overall, settings
+        )
+        counts, statistics = _random_statistics(X, network, n_components, rng, before)
+    else:
+        max_iter = 300 if kind == "kmeans" else 0
+        found = kmeans(X, network, summation, n_components, "k-means++", rng, overall, max_iter=max_iter)
+        before = _around(found.centres, overall, settings)
+        adder = summation.adder(network)
+        labelled = assign(
+            X,
+            network,
+            adder,
+            found.centres,
+            collect=lambda number, rows, labels: expected_statistics(rows, labels, before[number]),
+            merge=add_statistics,
+        )
+        # All roots begin with the same weights: what the root of the first hub sees, flooded where roots differ.
+        counts, statistics = labelled.counts[[adder.view_of_hub[0]]], labelled.collected
+        traffic = found.traffic
+        if adder.n_views > 1:
+            traffic += summation.flood_traffic(network, FLOAT_BYTES * n_components)
+    mixture, collapsed = m_steps(network, counts, statistics, settings.rule, before, overall)
+    return Start(mixture, traffic, _repairs(collapsed))
 
 
 def make_mixture(network: Network, weights: Array, means: Array, covariances: Sequence[Array]) -> Mixture:
@@ -83,28 +112,32 @@ def make_mixture(network: Network, weights: Array, means: Array, covariances: Se
     return Mixture(np.atleast_2d(weights), tuple(map(make_block, parts, covariances)))
 
 
-def _shared_statistics(
-    X: Table, network: Network, responsibilities: Array, *, is_matrix: bool
-) -> list[Statistics]:
-    """Each block's statistics from responsibilities that all roots share."""
-    found = []
-    for columns in network.block_columns:
-        parts = (
-            block_statistics(X[rows][:, columns], responsibilities[rows], is_matrix=is_matrix)
-            for rows in row_chunks(len(X), responsibilities.shape[1] * len(columns))
-        )
-        found.append(reduce(add_statistics, parts))
-    return found
+def _around(means: Sequence[Array], overall: Overall, settings: Settings) -> tuple[Block, ...]:
+    """Each block with given means and its party's overall covariance for every component."""
+    n_matrices = 1 if settings.covariance_type == "tied" else settings.n_components
+    return tuple(
+        make_block(part, np.repeat(block.covariances, n_matrices, axis=0))
+        for part, block in zip(means, overall.blocks, strict=True)
+    )
 
 
-def _from_rows(X: Table, network: Network, settings: Settings, rows: NDArray[np.intp]) -> Mixture:
-    n_components = settings.n_components
-    everything = np.ones((len(X), 1))
-    statistics = _shared_statistics(X, network, everything, is_matrix=settings.is_matrix)
-    overall = m_steps(network, np.ones((1, 1)), statistics, settings).blocks
-    blocks = []
-    for columns, block in zip(network.block_columns, overall, strict=True):
-        shared = settings.covariance_type == "tied"
-        covariances = block.covariances if shared else np.repeat(block.covariances, n_components, axis=0)
-        blocks.append(make_block(rows_of(X, rows, columns), covariances))
-    return Mixture(np.full((1, n_components), 1.0 / n_components), tuple(blocks))
+def _random_statistics(
+    X: Table, network: Network, n_components: int, rng: np.random.Generator, before: Sequence[Block]
+) -> tuple[Array, tuple[Statistics, ...]]:
+    """Sums of random responsibilities, and each block's statistics from them."""
+    counts = np.zeros((1, n_components))
+    statistics: list[Statistics] = []
+    for rows in row_chunks(0, len(X), n_components * X.shape[1]):
+        chunk = X[rows]
+        responsibilities = random_responsibilities(rng, len(chunk), n_components)
+        counts += responsibilities.sum(axis=0)
+        new = [
+            expected_statistics(chunk[:, held], responsibilities, block)
+            for held, block in zip(network.block_columns, before, strict=True)
+        ]
+        statistics = list(map(add_statistics, statistics, new)) if statistics else new
+    return counts, tuple(statistics)
+
+
+def _repairs(collapsed: dict[int, Hashable]) -> tuple[Repair, ...]:
+    return tuple(Repair(0, component, party, "collapsed") for component, party in sorted(collapsed.items()))

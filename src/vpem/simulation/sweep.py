@@ -8,23 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.mixture import Statistics, add_statistics, block_statistics
 from vpem.core.network import Network
 from vpem.core.summation import Adder
 
 Array = NDArray[np.float64]
-Table = NDArray[np.floating]
+Rows = NDArray[np.floating]
+Collected = TypeVar("Collected")
 
 CHUNK_VALUES = 2**20
 """Values of one array in a chunk: 8 MiB, small beside the table, large beside the interpreter's overhead."""
 
+N_WORST = 16
+"""How many badly explained rows a pass remembers."""
+
+
+class Table(Protocol):
+    """Rows that can be read some at a time: an array, a memory map, or a table on disk."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any) -> Rows:
+        """Rows by slice or by number, as an array of shape (n_rows, n_features)."""
+
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class Sweep(Generic[Collected]):
     """What one pass leaves behind."""
 
     counts: Array
@@ -33,31 +50,42 @@ class Sweep:
     """(n_views,): sum over rows of what `respond` returned beside them (log-likelihood, inertia)."""
     disagreement: float
     """Largest difference between two roots' responsibilities."""
-    statistics: tuple[Statistics, ...]
-    """Each block's, from its own root's responsibilities; empty if none were asked for."""
+    collected: tuple[Collected, ...]
+    """What `collect` found for each block, from its own root's responsibilities; empty without it."""
+    worst_scores: Array
+    """The lowest scores of single rows, as the root of the first hub sees them, in ascending order."""
+    worst_rows: NDArray[np.intp]
+    """Those rows."""
 
 
-def row_chunks(n_samples: int, values_per_row: int) -> Iterator[slice]:
+def row_chunks(start: int, stop: int, values_per_row: int) -> Iterator[slice]:
     """Consecutive slices of rows whose arrays fit the cache."""
     size = max(64, CHUNK_VALUES // values_per_row)
-    for start in range(0, n_samples, size):
-        yield slice(start, min(start + size, n_samples))
+    for first in range(start, stop, size):
+        yield slice(first, min(first + size, stop))
 
 
 def network_sums(
-    X: Table, network: Network, adder: Adder, n_values: int, contribute: Callable[[int, Table], Array]
-) -> Iterator[tuple[slice, list[Table], Array]]:
-    """Send all rows through the network once, some at a time.
+    X: Table,
+    network: Network,
+    adder: Adder,
+    n_values: int,
+    contribute: Callable[[int, Rows], Array],
+    within: slice | None = None,
+) -> Iterator[tuple[slice, list[Rows], Array]]:
+    """Send rows through the network, some at a time.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
+    X : Table of shape (n_samples, n_features)
     network : Network
     adder : Adder
     n_values : int
         Numbers that a block contributes per row.
     contribute : callable
         Block number and its columns of some rows, (n_rows, n_columns), to contributions (n_rows, n_values).
+    within : slice, optional
+        Only these rows.
 
     Yields
     ------
@@ -67,10 +95,13 @@ def network_sums(
     sums : array of shape (n_views, n_rows, n_values)
     """
     columns = network.block_columns
-    for rows in row_chunks(len(X), n_values * max(len(columns), *map(len, columns))):
-        blocks = [X[rows][:, held] for held in columns]
+    within = slice(0, len(X)) if within is None else within
+    values_per_row = max(n_values * len(columns), n_values * max(map(len, columns)), X.shape[1])
+    for rows in row_chunks(within.start, within.stop, values_per_row):
+        chunk = X[rows]
+        blocks = [chunk[:, held] for held in columns]
         # Values before rows in memory, as the adder likes it.
-        contributions = np.empty((len(blocks), n_values, len(blocks[0]))).transpose(0, 2, 1)
+        contributions = np.empty((len(blocks), n_values, len(chunk))).transpose(0, 2, 1)
         for number, block in enumerate(blocks):
             contributions[number] = contribute(number, block)
         yield rows, blocks, adder.add(contributions, rows)
@@ -82,44 +113,47 @@ def sweep(
     adder: Adder,
     *,
     n_values: int,
-    contribute: Callable[[int, Table], Array],
+    contribute: Callable[[int, Rows], Array],
     respond: Callable[[Array], tuple[Array, Array]],
-    is_matrix: bool | None = None,
-) -> Sweep:
+    collect: Callable[[int, Rows, Array], Collected] | None = None,
+    merge: Callable[[Collected, Collected], Collected] | None = None,
+    within: slice | None = None,
+) -> Sweep[Collected]:
     """One pass over the rows: sums, responsibilities, statistics.
 
     Parameters
     ----------
-    X, network, adder, n_values, contribute
+    X, network, adder, n_values, contribute, within
         As in `network_sums`.
     respond : callable
         Sums (n_views, n_rows, n_values) to responsibilities of the same shape and scores (n_views, n_rows).
-    is_matrix : bool, optional
-        Statistics with whole scatter matrices, or their diagonals; by default there are no statistics.
+    collect : callable, optional
+        Block number, its columns of some rows, and its root's responsibilities (n_rows, n_values) to statistics.
+    merge : callable, optional
+        Statistics of two sets of rows to those of both.
     """
     counts = np.zeros((adder.n_views, n_values))
     scores = np.zeros(adder.n_views)
     disagreement = 0.0
-    statistics: list[Statistics] = []
-    for _, blocks, sums in network_sums(X, network, adder, n_values, contribute):
+    collected: list[Collected] = []
+    worst_scores, worst_rows = np.empty(0), np.empty(0, dtype=np.intp)
+    for rows, blocks, sums in network_sums(X, network, adder, n_values, contribute, within):
         responsibilities, row_scores = respond(sums)
         counts += responsibilities.sum(axis=1)
         scores += row_scores.sum(axis=1)
         if adder.n_views > 1:
             spread = responsibilities.max(axis=0) - responsibilities.min(axis=0)
             disagreement = max(disagreement, float(spread.max()))
-        if is_matrix is not None:
+        seen = row_scores[adder.view_of_hub[0]]
+        lowest = np.argpartition(seen, min(N_WORST, len(seen) - 1))[:N_WORST]
+        worst_scores = np.concatenate([worst_scores, seen[lowest]])
+        worst_rows = np.concatenate([worst_rows, lowest + rows.start])
+        order = np.argsort(worst_scores, kind="stable")[:N_WORST]
+        worst_scores, worst_rows = worst_scores[order], worst_rows[order]
+        if collect is not None:
             new = [
-                block_statistics(block, responsibilities[view], is_matrix=is_matrix)
-                for block, view in zip(blocks, adder.view_of_hub, strict=True)
+                collect(number, block, responsibilities[view])
+                for number, (block, view) in enumerate(zip(blocks, adder.view_of_hub, strict=True))
             ]
-            statistics = list(map(add_statistics, statistics, new)) if statistics else new
-    return Sweep(counts, scores, disagreement, tuple(statistics))
-
-
-def column_means(X: Table) -> Array:
-    """Mean of every column in float64; (n_features,)."""
-    total = np.zeros(X.shape[1])
-    for rows in row_chunks(*X.shape):
-        total += X[rows].sum(axis=0, dtype=np.float64)
-    return total / len(X)
+            collected = list(map(merge, collected, new)) if collected and merge is not None else new
+    return Sweep(counts, scores, disagreement, tuple(collected), worst_scores, worst_rows)

@@ -1,0 +1,131 @@
+"""Covariances within one block: what the four types mean, and how they are estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Structure(NamedTuple):
+    """What a covariance type means within a block."""
+
+    is_matrix: bool
+    """Whole matrices; otherwise variances only."""
+    shared_by: Literal["components", "columns"] | None
+    """Over which axis one value is shared."""
+
+
+STRUCTURES: dict[str, Structure] = {
+    "full": Structure(True, None),
+    "tied": Structure(True, "components"),
+    "diag": Structure(False, None),
+    "spherical": Structure(False, "columns"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovarianceRule:
+    """How covariances are estimated within a block."""
+
+    covariance_type: str = "full"
+    reg_covar: float = 1e-6
+    """Added to every variance, as in scikit-learn."""
+    shrinkage: float | str | None = None
+    """How far covariances are drawn toward their diagonals; see `shrink`."""
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether covariances are whole matrices."""
+        return STRUCTURES[self.covariance_type].is_matrix
+
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+TINY_COUNT = 10 * EPSILON
+"""Added to every count, as scikit-learn does, so that an empty component divides by something."""
+
+
+def estimate_covariances(counts: Array, scatters: Array, rule: CovarianceRule) -> Array:
+    """Covariances from scatters; whether they are positive definite is for others to say.
+
+    Parameters
+    ----------
+    counts : array of shape (n_components,)
+        Sums of responsibilities.
+    scatters : array of shape (n_components, n_columns, n_columns) or (n_components, n_columns)
+        Weighted sums of squared deviations from the means, or of their diagonals.
+    rule : CovarianceRule
+
+    Returns
+    -------
+    array
+        (n_components, n_columns, n_columns) for full, (1, n_columns, n_columns) for tied, (n_components, n_columns)
+        for diag, (n_components, 1) for spherical.
+    """
+    structure = STRUCTURES[rule.covariance_type]
+    counts = counts + TINY_COUNT
+    covariances = scatters / per_component(counts, scatters)
+    if structure.is_matrix:
+        covariances = 0.5 * (covariances + covariances.transpose(0, 2, 1))
+    else:
+        covariances = np.maximum(covariances, 0.0)
+    if structure.shared_by == "components":
+        covariances = np.average(covariances, axis=0, weights=counts)[None]
+        counts = counts.sum(keepdims=True)
+    elif structure.shared_by == "columns":
+        covariances = covariances.mean(axis=1, keepdims=True)
+    if structure.is_matrix:
+        if rule.shrinkage is not None:
+            covariances = shrink(covariances, counts, rule.shrinkage)
+        covariances += rule.reg_covar * np.eye(covariances.shape[1])
+    else:
+        covariances += rule.reg_covar
+    return covariances
+
+
+def shrink(covariances: Array, counts: Array, shrinkage: float | str) -> Array:
+    """Covariances on their way to their diagonals: `(1 - s) S + s diag(S)`.
+
+    "oas" takes Chen, Wiesel, Eldar and Hero's oracle approximating coefficient, as scikit-learn has it, of each
+    correlation matrix with the component's sum of responsibilities as the number of rows: the correlations shrink
+    toward zero, all variances stay as they are.
+
+    Parameters
+    ----------
+    covariances : array of shape (n_components, n_columns, n_columns)
+    counts : array of shape (n_components,)
+    shrinkage : float or "oas"
+    """
+    n_columns = covariances.shape[1]
+    variances = np.diagonal(covariances, axis1=1, axis2=2)
+    if shrinkage == "oas":
+        deviations = np.sqrt(np.where(variances > 0, variances, 1.0))
+        correlations = covariances / (deviations[:, :, None] * deviations[:, None, :])
+        mean_square = np.square(correlations).mean(axis=(1, 2))
+        distance = (counts + 1.0) * (mean_square - 1.0 / n_columns)
+        amount = np.minimum((mean_square + 1.0) / np.where(distance > 0, distance, np.inf), 1.0)
+        amount = np.where(distance > 0, amount, 1.0)[:, None, None]
+    else:
+        amount = np.asarray(shrinkage, dtype=np.float64)
+    diagonals = variances[:, :, None] * np.eye(n_columns)
+    shrunk: Array = (1.0 - amount) * covariances + amount * diagonals
+    return shrunk
+
+
+def per_component(values: Array, like: Array) -> Array:
+    """Values (n_components,) in a shape that broadcasts against an array whose first axis is the components."""
+    return values.reshape((-1,) + (1,) * (like.ndim - 1))
+
+
+def n_covariance_parameters(n_components: int, n_columns: int, covariance_type: str) -> int:
+    """Count the free numbers in one block's covariances."""
+    structure = STRUCTURES[covariance_type]
+    one = n_columns * (n_columns + 1) // 2 if structure.is_matrix else n_columns
+    if structure.shared_by == "components":
+        return one
+    return n_components if structure.shared_by == "columns" else n_components * one

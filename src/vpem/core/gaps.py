@@ -1,0 +1,142 @@
+"""Rows with gaps (NaN): exact EM on what was observed.
+
+Gaps must be missing at random: whether a value is missing may depend on what was observed, not on the value
+itself. A row that a block lacks altogether adds nothing to the sum and is left out of the block's M-step. Of a row
+that it has in part, the E-step takes the marginal density of what is there, and the M-step fills in the conditional
+mean and covariance of the rest, component by component. Rows are handled together by pattern (which columns are
+there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.mixture import (
+    Array,
+    Block,
+    Statistics,
+    add_statistics,
+    block_statistics,
+    log_contribution,
+    make_block,
+)
+
+
+def patterns(X: NDArray[np.floating]) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp]]]:
+    """Which columns are there, and the rows of which that is true.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_columns)
+
+    Yields
+    ------
+    observed : array of bool of shape (n_columns,)
+    rows : array of shape (n_rows,)
+    """
+    observed = ~np.isnan(X)
+    bits = np.packbits(observed, axis=1)
+    codes = bits.view(np.dtype((np.void, bits.shape[1]))).ravel()
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    ends = np.cumsum(np.bincount(inverse))
+    for row, start, end in zip(first, [0, *ends[:-1]], ends, strict=True):
+        yield observed[row], order[start:end]
+
+
+def observed_contribution(X: NDArray[np.floating], block: Block) -> Array:
+    """Log-density of what each row has, under each component; zero for a row without anything.
+
+    A contribution counts its own observed columns times `log 2 pi`, as nobody else knows how many those are.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_columns)
+    block : Block
+
+    Returns
+    -------
+    array of shape (n_samples, n_components)
+    """
+    if not np.isnan(X).any():
+        return log_contribution(X, block)
+    contribution = np.zeros((len(X), len(block.means)))
+    for observed, rows in patterns(X):
+        if observed.any():
+            contribution[rows] = log_contribution(X[rows][:, observed], marginal(block, observed))
+    return contribution
+
+
+def expected_statistics(X: NDArray[np.floating], responsibilities: Array, block: Block) -> Statistics:
+    """Statistics of the rows with their gaps filled in as the block expects them.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_columns)
+    responsibilities : array of shape (n_samples, n_components)
+    block : Block
+        The parameters with which the responsibilities were found.
+    """
+    is_matrix = block.covariances.ndim == 3
+    if not np.isnan(X).any():
+        return block_statistics(X, responsibilities, is_matrix=is_matrix)
+    parts = []
+    for observed, rows in patterns(X):
+        if observed.any():
+            seen = block_statistics(X[rows][:, observed], responsibilities[rows], is_matrix=is_matrix)
+            parts.append(seen if observed.all() else fill_in(seen, block, observed))
+    return reduce(add_statistics, parts, no_statistics(block))
+
+
+def no_statistics(block: Block) -> Statistics:
+    """Statistics of no rows, for this block's shapes."""
+    n_components, n_columns = block.means.shape
+    shape = (n_components, n_columns, n_columns) if block.covariances.ndim == 3 else (n_components, n_columns)
+    return Statistics(np.zeros(n_components), block.means, np.zeros(shape))
+
+
+def marginal(block: Block, observed: NDArray[np.bool_]) -> Block:
+    """The block's part that belongs to some of its columns."""
+    covariances = block.covariances
+    if covariances.ndim == 3:
+        covariances = covariances[:, observed][:, :, observed]
+    elif covariances.shape[1] > 1:  # a spherical variance is any column's
+        covariances = covariances[:, observed]
+    return make_block(block.means[:, observed], covariances)
+
+
+def fill_in(seen: Statistics, block: Block, observed: NDArray[np.bool_]) -> Statistics:
+    """Statistics of whole rows from those of their observed columns.
+
+    Filling in is linear: a row's expected deviation is `T (x_o - mu_o)` with `T = [I; S_uo S_oo^-1]`, and what
+    stays uncertain has the covariance `S_uu - S_uo S_oo^-1 S_ou`, whatever was observed. So it can be done once for
+    all rows of one pattern.
+    """
+    part = marginal(block, observed)
+    n_components, n_columns = block.means.shape
+    n_gaps = int((~observed).sum())
+    deviations = seen.means - part.means
+    means = block.means.copy()
+    entropies = 0.5 * n_gaps + part.log_normalizers - block.log_normalizers
+    if block.covariances.ndim == 3:
+        covariances = block.covariances
+        precisions = part.whiteners @ part.whiteners.transpose(0, 2, 1)
+        slopes = covariances[:, ~observed][:, :, observed] @ precisions
+        transform = np.zeros((len(covariances), n_columns, n_columns - n_gaps))
+        transform[:, observed] = np.eye(n_columns - n_gaps)
+        transform[:, ~observed] = slopes
+        left = np.zeros((len(covariances), n_columns, n_columns))
+        left[np.ix_(np.arange(len(left)), ~observed, ~observed)] = (
+            covariances[:, ~observed][:, :, ~observed] - slopes @ covariances[:, observed][:, :, ~observed]
+        )
+        means += np.einsum("kdo,ko->kd", np.broadcast_to(transform, (n_components, *transform.shape[1:])), deviations)
+        scatters = transform @ seen.scatters @ transform.transpose(0, 2, 1) + seen.counts[:, None, None] * left
+    else:
+        means[:, observed] += deviations
+        scatters = seen.counts[:, None] * np.broadcast_to(block.covariances, (n_components, n_columns))
+        scatters[:, observed] = seen.scatters
+    return Statistics(seen.counts, means, scatters, float(seen.counts @ entropies))

@@ -1,0 +1,152 @@
+"""What a fitted mixture can do; all of it exactly, with the assembled model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.mixture import GaussianMixture
+from sklearn.utils.validation import check_is_fitted
+
+from vpem.core.covariances import n_covariance_parameters
+from vpem.core.gaps import observed_contribution
+from vpem.core.mixture import normalize
+from vpem.core.network import NamedHub, Network
+from vpem.estimators import checks
+from vpem.simulation.model import Mixture
+from vpem.simulation.sweep import row_chunks
+
+Array = NDArray[np.float64]
+
+
+class FittedMixture:
+    """Predictions, scores, samples and conversions of `VerticalGaussianMixture`."""
+
+    tol: float
+    reg_covar: float
+    max_iter: int
+    random_state: Any
+    weights_: Array
+    means_: Array
+    hubs_: Sequence[NamedHub]
+    _network: Network
+    _mixture: Mixture
+    _covariance_type: str
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Most probable component of each row, under the assembled model; (n_samples,)."""
+        labels: NDArray[np.intp] = self.predict_proba(X).argmax(axis=1)
+        return labels
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Responsibilities under the assembled model; (n_samples, n_components).
+
+        Gaps are marginalized; a row in which everything is missing gets the weights.
+        """
+        return np.concatenate([responsibilities for responsibilities, _ in self._evaluate(X)])
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Log-density of each row (of what it has) under the assembled model; (n_samples,)."""
+        return np.concatenate([log_likelihoods for _, log_likelihoods in self._evaluate(X)])
+
+    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
+        """Mean log-density per row under the assembled model."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> tuple[Array, NDArray[np.intp]]:
+        """Draw rows from the assembled model, as scikit-learn does: component after component.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        """
+        check_is_fitted(self, "weights_")
+        rng = np.random.default_rng(checks.shared_seed(self.random_state))
+        counts = rng.multinomial(checks.check_count("n_samples", n_samples, 1), self.weights_)
+        labels = np.repeat(np.arange(len(counts)), counts)
+        X = self.means_[labels]
+        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
+            noise = rng.standard_normal((len(labels), len(columns)))
+            for k in range(len(counts)):
+                chosen = labels == k
+                covariance = block.covariances[k % len(block.covariances)]
+                if covariance.ndim == 2:
+                    noise[chosen] = noise[chosen] @ np.linalg.cholesky(covariance).T
+                else:
+                    noise[chosen] *= np.sqrt(covariance)
+            X[:, columns] += noise
+        return X, labels
+
+    def bic(self, X: ArrayLike) -> float:
+        """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them."""
+        scores = self.score_samples(X)
+        return float(-2 * scores.sum() + self._n_parameters() * math.log(len(scores)))
+
+    def aic(self, X: ArrayLike) -> float:
+        """Akaike information criterion on X; the lower, the better. Parameters count as the blocks have them."""
+        return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
+
+    def covariance_matrix(self) -> Array:
+        """Dense covariances in the order of X's columns; (n_components, n_features, n_features)."""
+        check_is_fitted(self, "weights_")
+        n_components, n_features = self.means_.shape
+        dense = np.zeros((n_components, n_features, n_features))
+        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
+            if block.covariances.ndim == 3:
+                dense[:, columns[:, None], columns] = block.covariances
+            else:
+                dense[:, columns, columns] = block.covariances
+        return dense
+
+    def to_sklearn(self) -> GaussianMixture:
+        """Fitted `sklearn.mixture.GaussianMixture` with the same densities.
+
+        It is "full", "tied" or "diag"; "spherical" blocks, each with a variance of its own, become "diag".
+        """
+        dense = self.covariance_matrix()
+        kind = "diag" if self._covariance_type == "spherical" else self._covariance_type
+        model = GaussianMixture(
+            len(self.weights_),
+            covariance_type=kind,
+            tol=self.tol,
+            reg_covar=self.reg_covar,
+            max_iter=self.max_iter,
+            random_state=self.random_state,
+        )
+        factors = np.linalg.inv(np.linalg.cholesky(dense)).transpose(0, 2, 1)
+        if kind == "tied":
+            dense, factors = dense[0], factors[0]
+        elif kind == "diag":
+            dense, factors = (np.diagonal(part, axis1=1, axis2=2).copy() for part in (dense, factors))
+        model.weights_, model.means_ = self.weights_.copy(), self.means_.copy()
+        model.covariances_, model.precisions_cholesky_ = dense, factors
+        model.precisions_ = factors**2 if kind == "diag" else factors @ np.swapaxes(factors, -1, -2)
+        for name in ("converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_"):
+            setattr(model, name, getattr(self, name))
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_
+        return model
+
+    def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array]]:
+        """Responsibilities and log-densities of X, some rows at a time."""
+        check_is_fitted(self, "weights_")
+        table = checks.read_table(self, X, reset=False)
+        log_weights = np.log(self.weights_)
+        blocks = list(zip(self._network.block_columns, self._mixture.blocks, strict=True))
+        widest = max(len(columns) for columns, _ in blocks)
+        for rows in row_chunks(0, len(table), max(len(log_weights) * widest, table.shape[1])):
+            chunk = table[rows]
+            total = sum(observed_contribution(chunk[:, columns], block) for columns, block in blocks)
+            yield normalize(total + log_weights)
+
+    def _n_parameters(self) -> int:
+        """Free parameters of the block structure."""
+        n_components, n_features = map(int, self.means_.shape)
+        covariances = (
+            n_covariance_parameters(n_components, len(hub.columns), self._covariance_type) for hub in self.hubs_
+        )
+        return int(n_components - 1 + n_components * n_features + sum(covariances))

@@ -1,0 +1,216 @@
+"""Batch VP-EM: incremental EM (Neal and Hinton), an M-step after every batch; and stepwise EM for streams.
+
+The paper keeps every root's responsibilities and updates the sums of the M-step by difference. Here each batch
+keeps its own *statistics* instead: they are smaller as soon as a batch has more rows than a block has numbers, they
+hold with gaps too (whose filling-in depends on the parameters of the time), and nothing is ever subtracted, so that
+no rounding can pile up. The statistics of all batches but one are those of the batches before it, as they are now,
+and of those after it, as they were at the beginning of the pass.
+
+What does not fall is the *free energy*: the likelihood of the rows just visited, plus what the kept statistics
+stand for under the new parameters. It costs one number more per agent and pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from vpem.core.batches import batch_slices
+from vpem.core.mixture import (
+    Statistics,
+    add_statistics,
+    expected_log_density,
+    normalize,
+    scale_statistics,
+)
+from vpem.core.network import Network
+from vpem.core.stopping import has_converged
+from vpem.core.summation import Adder, Summation
+from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
+from vpem.simulation.em import MixtureFit, Monitor, e_step, m_steps
+from vpem.simulation.model import Mixture, Settings
+from vpem.simulation.overall import Overall
+from vpem.simulation.repair import Infirmary, Repair
+from vpem.simulation.sweep import Sweep, Table
+
+Array = NDArray[np.float64]
+
+STEP_POWER = 0.7
+"""Of stepwise EM; between 0.5 and 1, so that the steps add up to infinity and their squares do not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What some rows leave behind."""
+
+    counts: Array
+    """(n_views, n_components): sums of each root's responsibilities."""
+    entropy: Array
+    """(n_views,): of the responsibilities."""
+    statistics: tuple[Statistics, ...]
+    """Each block's."""
+
+    def __add__(self, other: Kept | None) -> Kept:
+        if other is None:
+            return self
+        statistics = map(add_statistics, self.statistics, other.statistics)
+        return Kept(self.counts + other.counts, self.entropy + other.entropy, tuple(statistics))
+
+    def __mul__(self, factor: float) -> Kept:
+        statistics = tuple(scale_statistics(own, factor) for own in self.statistics)
+        return Kept(factor * self.counts, factor * self.entropy, statistics)
+
+
+def incremental_em(
+    X: Table,
+    network: Network,
+    summation: Summation,
+    start: Mixture,
+    settings: Settings,
+    overall: Overall,
+    batch_size: int,
+    *,
+    before: Array | None = None,
+    monitor: Monitor | None = None,
+) -> MixtureFit:
+    """Iterate over batches until every root's free energy per row changes by less than `tol` from pass to pass.
+
+    The first pass, and the pass after a repair, visits all batches with the same parameters: an ordinary iteration
+    of EM. The arguments are those of `vpem.simulation.em.em`; `lower_bounds` are free energies.
+    """
+    batches = batch_slices(len(X), batch_size)
+    adder, scalar_adder = summation.adder(network), summation.adder(network)
+    infirmary = Infirmary(X, network, summation, overall)
+    history = [] if before is None else [before]
+    n_before = len(history)
+    mixture, converged, fresh = start, False, True
+    kept: list[Any] = [None] * len(batches)
+    while len(history) - n_before < settings.max_iter and not converged:
+        iteration = len(history) - n_before + 1
+        later = _suffixes(kept)
+        earlier: Kept | None = None
+        collapsed: dict[int, Hashable] = {}
+        energy = np.zeros(adder.n_views)
+        worst_scores, worst_rows = np.empty(0), np.empty(0, dtype=np.intp)
+        for number, batch in enumerate(batches):
+            result, kept[number] = visit(X, network, adder, mixture, batch)
+            is_last = number == len(batches) - 1
+            if fresh:
+                energy += result.scores
+            elif is_last:
+                energy = result.scores + _energy(scalar_adder, mixture, earlier)
+            earlier = kept[number] + earlier
+            if is_last or not fresh:
+                total = earlier if fresh else earlier + later[number + 1]
+                mixture, broken = m_steps(
+                    network, total.counts, total.statistics, settings.rule, mixture.blocks, overall
+                )
+                collapsed.update(broken)
+            worst_scores = np.concatenate([worst_scores, result.worst_scores])
+            worst_rows = np.concatenate([worst_rows, result.worst_rows])
+        worst_rows = worst_rows[np.argsort(worst_scores, kind="stable")]
+        assert earlier is not None, "a table has rows"
+        history.append(energy / len(X))
+        mixture, sound = infirmary.visit(iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst_rows)
+        fresh = not sound
+        converged = sound and bool(has_converged(history, settings.tol).all())
+        if monitor is not None:
+            monitor(iteration, float(history[-1].mean()))
+    lower_bounds = tuple(history[n_before:])
+    one_pass = pass_traffic(network, summation, settings, batches)
+    traffic = one_pass * (len(lower_bounds) + 1) + infirmary.traffic
+    return MixtureFit(mixture, lower_bounds, converged, tuple(infirmary.repairs), traffic)
+
+
+def online_step(
+    X: Table,
+    network: Network,
+    summation: Summation,
+    mixture: Mixture,
+    settings: Settings,
+    overall: Overall,
+    kept: Kept | None,
+    n_before: int,
+) -> tuple[MixtureFit, Kept, float]:
+    """One step of stepwise EM (Cappé and Moulines): an E-step of new rows, whose statistics then count for a share.
+
+    The share of the t-th step is `t ** -0.7`: the first step takes its rows alone, and old rows fade slowly enough
+    for the estimates to settle. A component that would collapse keeps its parameters until rows arrive for it.
+
+    Parameters
+    ----------
+    X : Table of shape (n_samples, n_features)
+    network, summation, mixture, settings, overall
+        As in `incremental_em`.
+    kept : Kept or None
+        Running statistics, per row.
+    n_before : int
+        Steps so far.
+
+    Returns
+    -------
+    fit : MixtureFit
+    kept : Kept
+    disagreement : float
+    """
+    adder = summation.adder(network)
+    result, new = visit(X, network, adder, mixture, slice(0, len(X)))
+    share = (n_before + 1.0) ** -STEP_POWER
+    running = new * (share / len(X)) + (None if kept is None else kept * (1.0 - share))
+    stepped, collapsed = m_steps(network, running.counts, running.statistics, settings.rule, mixture.blocks, overall)
+    repairs = tuple(
+        Repair(n_before + 1, component, party, "collapsed") for component, party in sorted(collapsed.items())
+    )
+    traffic = summation.sum_traffic(network, FLOAT_BYTES * len(X) * settings.n_components, settings.decision_bytes)
+    fit = MixtureFit(stepped, (result.scores / len(X),), False, repairs, traffic)
+    return fit, running, result.disagreement
+
+
+def pass_traffic(network: Network, summation: Summation, settings: Settings, batches: Sequence[slice]) -> Traffic:
+    """Traffic of one pass: the bytes of one full iteration in more messages, and one number for the free energy.
+
+    The decisions of a pass ride on its last sum, and so does the free energy's number.
+    """
+    traffic = make_traffic(network.agents)
+    for number, batch in enumerate(batches):
+        value_bytes = FLOAT_BYTES * (batch.stop - batch.start) * settings.n_components
+        last = number == len(batches) - 1
+        traffic += summation.sum_traffic(network, value_bytes + FLOAT_BYTES * last, settings.decision_bytes * last)
+    return traffic
+
+
+def visit(X: Table, network: Network, adder: Adder, mixture: Mixture, batch: slice) -> tuple[Sweep[Statistics], Kept]:
+    """E-step of one batch, and what it leaves behind."""
+    log_weights = np.log(mixture.weights)[:, None, :]
+    entropy = np.zeros(adder.n_views)
+
+    def respond(sums: Array) -> tuple[Array, Array]:
+        responsibilities, log_likelihoods = normalize(sums + log_weights)
+        np.subtract(entropy, xlogy(responsibilities, responsibilities).sum(axis=(1, 2)), out=entropy)
+        return responsibilities, log_likelihoods
+
+    result = e_step(X, network, adder, mixture, respond=respond, within=batch)
+    return result, Kept(result.counts, entropy, result.collected)
+
+
+def _energy(adder: Adder, mixture: Mixture, kept: Kept | None) -> Array:
+    """Free energy of rows that were visited earlier, as each root sees it; (n_views,)."""
+    if kept is None:
+        return np.zeros(adder.n_views)
+    terms = np.array([[[expected_log_density(*pair)]] for pair in zip(kept.statistics, mixture.blocks, strict=True)])
+    densities = adder.add(terms, slice(0, 1))[:, 0, 0]
+    energy: Array = densities + (kept.counts * np.log(mixture.weights)).sum(axis=1) + kept.entropy
+    return energy
+
+
+def _suffixes(kept: Sequence[Kept | None]) -> list[Kept | None]:
+    """For each batch, what it and all after it left behind; None at the end."""
+    suffixes: list[Kept | None] = [None]
+    for own in reversed(kept):
+        suffixes.append(own if own is None else own + suffixes[-1])
+    return suffixes[::-1]

@@ -1,0 +1,49 @@
+"""What a simulated run works on: settings and all roots' parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.covariances import CovarianceRule
+from vpem.core.mixture import Block
+from vpem.core.traffic import FLOAT_BYTES
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What all parties must agree on before they start."""
+
+    n_components: int
+    covariance_type: str
+    tol: float
+    reg_covar: float
+    max_iter: int
+    shrinkage: float | str | None = None
+
+    @property
+    def rule(self) -> CovarianceRule:
+        """How covariances are estimated."""
+        return CovarianceRule(
+            covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage
+        )
+
+    @property
+    def decision_bytes(self) -> int:
+        """What rides on each sum: whether all would stop, the smallest log-likelihood, a bit per component."""
+        return 1 + FLOAT_BYTES + math.ceil(self.n_components / 8)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """All roots' parameters."""
+
+    weights: Array
+    """(n_views, n_components): each root's own estimate, or one if all are the same."""
+    blocks: tuple[Block, ...]
+    """Each hub's block, at its root."""

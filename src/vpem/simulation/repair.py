@@ -1,0 +1,136 @@
+"""Components that cannot go on: found by one root, restarted by all."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.mixture import CollapsedComponentError, make_block, make_weights
+from vpem.core.network import Network
+from vpem.core.summation import Summation
+from vpem.core.traffic import FLOAT_BYTES, make_traffic
+from vpem.simulation.model import Mixture
+from vpem.simulation.overall import Overall
+from vpem.simulation.sweep import Table
+
+Array = NDArray[np.float64]
+
+STARVED_COUNT = 1e-3
+"""A component with less than this of a row, in all, is starved."""
+
+MOST_RESTARTS = 3
+"""How often a component is restarted; then it is left as it is if it starves, and an error if it collapses."""
+
+
+class Repair(NamedTuple):
+    """A component that could not go on, and was restarted."""
+
+    iteration: int
+    """When it was found; 0 at the start."""
+    component: int
+    party: Hashable
+    """The party that found it."""
+    reason: str
+    """"collapsed" (no positive definite covariance) or "starved" (no rows)."""
+
+
+class Infirmary:
+    """Finds components that cannot go on and restarts them, as agreed by the whole network.
+
+    A root that finds a broken component lets it keep its last parameters and says so with its next sum. When that
+    is through, everybody knows; the root of the first hub floods the number of a row that the mixture explains
+    badly, and every party restarts the component there with its overall covariance.
+    """
+
+    def __init__(self, X: Table, network: Network, summation: Summation, overall: Overall):
+        self.X, self.network, self.summation, self.overall = X, network, summation, overall
+        self.repairs: list[Repair] = []
+        self.traffic = make_traffic(network.agents)
+        self.waiting: list[Repair] = []
+
+    def visit(
+        self,
+        iteration: int,
+        mixture: Mixture,
+        counts: Array,
+        view_of_hub: NDArray[np.intp],
+        collapsed: Mapping[int, Hashable],
+        worst_rows: NDArray[np.intp],
+    ) -> tuple[Mixture, bool]:
+        """Restart what was found broken at the last visit; look for what is broken now.
+
+        Parameters
+        ----------
+        iteration : int
+        mixture : Mixture
+            After the iteration's M-step.
+        counts : array of shape (n_views, n_components)
+            Of its E-step.
+        view_of_hub : array of shape (n_hubs,)
+        collapsed : mapping
+            Component to the party that found it collapsed.
+        worst_rows : array
+            Badly explained rows, the worst first.
+
+        Returns
+        -------
+        mixture : Mixture
+        sound : bool
+            Whether nothing was, or is to be, restarted.
+        """
+        treated = [repair.component for repair in self.waiting]
+        if treated:
+            # A row that was tried before is left for the next worst.
+            places = np.arange(len(self.repairs), len(self.repairs) + len(treated)) % len(worst_rows)
+            mixture = restart(self.X, self.network, self.overall, mixture, treated, worst_rows[places])
+            self.traffic += self.summation.flood_traffic(self.network, FLOAT_BYTES * len(treated))
+            self.repairs += self.waiting
+        self.waiting = [
+            repair
+            for repair in self._examine(iteration, counts[view_of_hub], collapsed)
+            if repair.component not in treated
+        ]
+        return mixture, not treated and not self.waiting
+
+    def _examine(self, iteration: int, counts: Array, collapsed: Mapping[int, Hashable]) -> list[Repair]:
+        """What is broken now, by component; `counts` are each hub's."""
+        found = []
+        for component in range(counts.shape[1]):
+            restarts = sum(repair.component == component for repair in self.repairs)
+            starved = counts[:, component] < STARVED_COUNT
+            if component in collapsed:
+                if restarts >= MOST_RESTARTS:
+                    raise CollapsedComponentError(component, collapsed[component], restarts)
+                found.append(Repair(iteration, component, collapsed[component], "collapsed"))
+            elif starved.any() and restarts < MOST_RESTARTS:
+                party = self.network.parties[self.network.hubs[int(starved.argmax())].root]
+                found.append(Repair(iteration, component, party, "starved"))
+        return found
+
+
+def restart(
+    X: Table,
+    network: Network,
+    overall: Overall,
+    mixture: Mixture,
+    components: Sequence[int],
+    rows: NDArray[np.intp],
+) -> Mixture:
+    """Put some components on some rows, with each party's overall covariance and an average weight."""
+    n_components = mixture.weights.shape[1]
+    weights = mixture.weights.copy()
+    weights[:, components] = 0.0
+    others = weights.sum(axis=1, keepdims=True)
+    weights *= (n_components - len(components)) / np.where(others > 0, others, 1.0)
+    weights[:, components] = 1.0
+    blocks = []
+    for held, block, everything in zip(network.block_columns, mixture.blocks, overall.blocks, strict=True):
+        means, covariances = block.means.copy(), block.covariances.copy()
+        means[components] = overall.rows(X, rows, held)
+        if len(covariances) == n_components:  # tied covariances stay
+            covariances[components] = everything.covariances[0]
+        blocks.append(make_block(means, covariances))
+    return Mixture(make_weights(weights), tuple(blocks))
