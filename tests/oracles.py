@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
-from scipy.special import logsumexp
+from scipy.special import logsumexp, xlogy
 from scipy.stats import multivariate_normal
 
 
@@ -23,34 +23,64 @@ def dense_covariances(blocks, n_features, covariances):
     return dense
 
 
-def block_m_step(X, responsibilities, covariance_type, reg_covar):
-    """Equations 5b and 5c within one block, row sums in two passes; means (K, d) and covariances (K, d, d)."""
+def fill_row(x, mean, covariance):
+    """A row with its gaps filled in by their conditional mean, and the conditional covariance (zero elsewhere)."""
+    there = ~np.isnan(x)
+    filled, left = x.copy(), np.zeros((len(x), len(x)))
+    if not there.all():
+        slope = covariance[np.ix_(~there, there)] @ np.linalg.inv(covariance[np.ix_(there, there)])
+        filled[~there] = mean[~there] + slope @ (x[there] - mean[there])
+        left[np.ix_(~there, ~there)] = covariance[np.ix_(~there, ~there)] - slope @ covariance[np.ix_(there, ~there)]
+    return filled, left
+
+
+def block_m_step(X, responsibilities, covariance_type, reg_covar, previous=None):
+    """Equations 5b and 5c within one block, in two passes; means (K, d) and covariances (K, d, d).
+
+    Rows that the block lacks are left out; gaps are filled in, row by row, with the previous parameters.
+    """
+    has_any = ~np.isnan(X).all(axis=1)
+    X, responsibilities = X[has_any], responsibilities[has_any]
     counts = responsibilities.sum(axis=0)
-    means = np.array([r @ X / n for r, n in zip(responsibilities.T, counts, strict=True)])
-    covariances = np.array(
-        [
-            np.einsum("m,mi,mj->ij", column, X - mean, X - mean) / n
-            for column, mean, n in zip(responsibilities.T, means, counts, strict=True)
-        ]
-    )
-    identity = np.eye(X.shape[1])
+    n_columns = X.shape[1]
+    means, covariances = np.empty((len(counts), n_columns)), np.empty((len(counts), n_columns, n_columns))
+    for k, (column, n) in enumerate(zip(responsibilities.T, counts, strict=True)):
+        filled, left = X, np.zeros((n_columns, n_columns))
+        if np.isnan(X).any():
+            rows = [fill_row(x, previous[0][k], previous[1][k]) for x in X]
+            filled = np.array([row for row, _ in rows])
+            left = np.einsum("m,mij->ij", column, np.array([more for _, more in rows])) / n
+        means[k] = column @ filled / n
+        covariances[k] = np.einsum("m,mi,mj->ij", column, filled - means[k], filled - means[k]) / n + left
+    identity = np.eye(n_columns)
     if covariance_type == "tied":
         covariances[:] = np.einsum("k,kij->ij", counts, covariances) / counts.sum()
     elif covariance_type == "diag":
         covariances *= identity
     elif covariance_type == "spherical":
-        covariances[:] = [identity * np.trace(matrix) / len(identity) for matrix in covariances]
+        covariances[:] = [identity * np.trace(matrix) / n_columns for matrix in covariances]
     return means, covariances + reg_covar * identity
 
 
 def block_log_density(X, means, covariances):
-    """(M, K) log-densities within one block."""
-    return np.column_stack(
-        [
-            multivariate_normal.logpdf(X, mean, matrix, allow_singular=False).reshape(len(X))
+    """(M, K) log-densities; row by row of what is there, if there are gaps."""
+    if not np.isnan(X).any():
+        columns = [
+            multivariate_normal.logpdf(X, mean, matrix).reshape(len(X))
             for mean, matrix in zip(means, covariances, strict=True)
         ]
-    )
+        return np.column_stack(columns)
+    found = np.zeros((len(X), len(means)))
+    for m, x in enumerate(X):
+        there = ~np.isnan(x)
+        for k, (mean, matrix) in enumerate(zip(means, covariances, strict=True)):
+            part, deviation = matrix[np.ix_(there, there)], x[there] - mean[there]
+            found[m, k] = -0.5 * (
+                there.sum() * np.log(2 * np.pi)
+                + np.linalg.slogdet(part)[1]
+                + deviation @ np.linalg.solve(part, deviation)
+            )
+    return found
 
 
 class CentralizedEM:
@@ -62,20 +92,40 @@ class CentralizedEM:
         self.covariances = dense_covariances(blocks, X.shape[1], covariances)
         self.covariance_type, self.reg_covar = covariance_type, reg_covar
 
-    def step(self):
-        """One iteration; returns the log-likelihood per row before it."""
-        log_joint = block_log_density(self.X, self.means, self.covariances) + np.log(self.weights)
-        log_likelihood = logsumexp(log_joint, axis=1)
-        responsibilities = np.exp(log_joint - log_likelihood[:, None])
-        self.weights = responsibilities.mean(axis=0)
-        parts = [
-            block_m_step(self.X[:, columns], responsibilities, self.covariance_type, self.reg_covar)
-            for columns in self.blocks
-        ]
+    def log_joint(self, rows=slice(None)):
+        """Log of weight times density, for some rows."""
+        return block_log_density(self.X[rows], self.means, self.covariances) + np.log(self.weights)
+
+    def free_energy(self, responsibilities):
+        """Per row, by its definition: expected log of the joint density, plus the entropy."""
+        return (responsibilities * self.log_joint() - xlogy(responsibilities, responsibilities)).sum() / len(self.X)
+
+    def e_step(self, rows=slice(None)):
+        """Responsibilities and log-likelihoods of some rows."""
+        log_joint = self.log_joint(rows)
+        log_likelihoods = logsumexp(log_joint, axis=1)
+        return np.exp(log_joint - log_likelihoods[:, None]), log_likelihoods
+
+    def m_step(self, X, responsibilities):
+        """New parameters from (weighted) rows and their responsibilities."""
+        counts = responsibilities.sum(axis=0)
+        self.weights = counts / counts.sum()
+        parts = []
+        for columns in self.blocks:
+            previous = self.means[:, columns], self.covariances[:, columns][:, :, columns]
+            parts.append(
+                block_m_step(X[:, columns], responsibilities, self.covariance_type, self.reg_covar, previous)
+            )
+        self.means = self.means.copy()
         for columns, (means, _) in zip(self.blocks, parts, strict=True):
             self.means[:, columns] = means
         self.covariances = dense_covariances(self.blocks, self.X.shape[1], [part[1] for part in parts])
-        return log_likelihood.mean()
+
+    def step(self):
+        """One iteration; returns the log-likelihood per row before it."""
+        responsibilities, log_likelihoods = self.e_step()
+        self.m_step(self.X, responsibilities)
+        return log_likelihoods.mean()
 
 
 def mixing_weights(graph, kind):
@@ -130,7 +180,11 @@ class LiteralAgents:
             responsibilities = np.exp(log_joint - log_likelihood[:, None])
             self.weights[b] = responsibilities.mean(axis=0)
             self.means[b], self.covariances[b] = block_m_step(
-                self.X[:, self.columns[b]], responsibilities, "full", self.reg_covar
+                self.X[:, self.columns[b]],
+                responsibilities,
+                "full",
+                self.reg_covar,
+                (self.means[b], self.covariances[b]),
             )
             seen.append(log_likelihood.mean())
         return seen
@@ -148,13 +202,16 @@ class Problem:
 
     def covariances(self, hubs_columns):
         """Each block's (K, d_b, d_b) start: the overall variances."""
-        variances = self.X.var(axis=0)
+        variances = np.nanvar(self.X, axis=0)
         return [np.array([np.diag(variances[held])] * self.n_components) for held in hubs_columns]
 
 
 @st.composite
-def problems(draw, most_parties=5, n_parties=None):
-    """Random rows, parties and starts; components overlap but are all really there."""
+def problems(draw, most_parties=5, n_parties=None, gaps=False):
+    """Random rows, parties and starts; components overlap but are all really there.
+
+    With gaps, single values are missing, and whole rows of single parties; some rows are missing everywhere.
+    """
     seed = draw(st.integers(0, 2**32 - 1))
     n_components = draw(st.integers(1, 3))
     if n_parties is None:
@@ -172,6 +229,11 @@ def problems(draw, most_parties=5, n_parties=None):
     scales, offsets = 10 ** rng.uniform(-1, 1, n_features), rng.normal(scale=5, size=n_features)
     X = X * scales + offsets
     means = X[:n_components] + 0.1 * rng.normal(size=(n_components, n_features)) * X.std(axis=0)
+    if gaps:
+        X[rng.random(X.shape) < draw(st.sampled_from([0.0, 0.02, 0.2]))] = np.nan
+        for held in partition:
+            X[np.ix_(rng.random(n_samples) < draw(st.sampled_from([0.0, 0.1, 0.3])), held)] = np.nan
+        X[rng.random(n_samples) < 0.02] = np.nan
     return Problem(X, partition, rng.dirichlet(np.full(n_components, 5.0)), means, n_components)
 
 

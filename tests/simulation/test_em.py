@@ -45,9 +45,7 @@ def as_matrices(covariances, n_components, n_columns):
     return np.array([np.diag(v) for v in np.broadcast_to(covariances, (n_components, n_columns))])
 
 
-@settings(max_examples=200)
-@given(problems(), st.sampled_from(["full", "tied", "diag", "spherical"]))
-def test_federated_equals_centralized_after_each_of_20_iterations(problem, covariance_type):
+def check_federated_equals_centralized(problem, covariance_type, n_iterations):
     # 1e-9: twenty iterations amplify rounding (1e-16) by what EM's own sensitivity allows, measured below 1e-11.
     X, partition = problem.X, problem.partition
     network = make_network(dict(enumerate(partition)), "star")
@@ -58,7 +56,7 @@ def test_federated_equals_centralized_after_each_of_20_iterations(problem, covar
     ]
     centralized = CentralizedEM(X, partition, problem.weights, problem.means.copy(), whole, covariance_type, 1e-6)
     mixture = make_mixture(network, problem.weights, problem.means, parts)
-    for _ in range(20):
+    for _ in range(n_iterations):
         fit = em(X, network, Star(), mixture, em_settings(problem, covariance_type=covariance_type))
         mixture = fit.mixture
         expected = centralized.step()
@@ -73,8 +71,20 @@ def test_federated_equals_centralized_after_each_of_20_iterations(problem, covar
         assert relative_error(dense, centralized.covariances) < 1e-9
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(problems(), st.sampled_from(["full", "tied", "diag", "spherical"]))
+def test_federated_equals_centralized_after_each_of_20_iterations(problem, covariance_type):
+    check_federated_equals_centralized(problem, covariance_type, 20)
+
+
+@settings(max_examples=40)
+@given(problems(most_parties=3, gaps=True), st.sampled_from(["full", "tied", "diag", "spherical"]))
+def test_with_gaps_it_equals_row_by_row_marginalization(problem, covariance_type):
+    check_federated_equals_centralized(problem, covariance_type, 5)
+
+
+@settings(max_examples=80)
+@given(st.one_of(problems(), problems(gaps=True)), st.sampled_from(["full", "tied", "diag", "spherical"]))
 def test_the_federated_likelihood_never_falls(problem, covariance_type):
     # Exact sums, full batches and reg_covar=0, as the corollary needs; 1e-10 per row is room for rounding.
     network = make_network(dict(enumerate(problem.partition)), "star")
@@ -90,15 +100,7 @@ def test_the_federated_likelihood_never_falls(problem, covariance_type):
     assert np.diff([bounds[0] for bounds in fit.lower_bounds]).min() > -1e-10
 
 
-@settings(max_examples=60)
-@given(
-    connected_graphs(most_agents=6).flatmap(lambda graph: st.tuples(st.just(graph), problems(n_parties=len(graph)))),
-    st.integers(0, 2),
-    st.sampled_from(["metropolis", "laplacian"]),
-    st.integers(1, 40),
-    st.integers(0, 100),
-)
-def test_decentralized_equals_literal_rounds_at_every_root(graph_and_problem, hops, kind, rounds, seed):
+def check_decentralized_equals_literal(graph_and_problem, hops, kind, rounds, seed):
     graph, problem = graph_and_problem
     columns = dict(enumerate(problem.partition))
     network = make_network(columns, graph, hops, np.random.default_rng(seed))
@@ -126,6 +128,30 @@ def test_decentralized_equals_literal_rounds_at_every_root(graph_and_problem, ho
             assert relative_error(mixture.weights[b], agents.weights[b]) < 1e-9
             assert relative_error(block.means, agents.means[b]) < 1e-9
             assert relative_error(block.covariances, agents.covariances[b]) < 1e-9
+
+
+def networks_with(gaps, most_agents):
+    return st.tuples(
+        connected_graphs(most_agents=most_agents).flatmap(
+            lambda graph: st.tuples(st.just(graph), problems(n_parties=len(graph), gaps=gaps))
+        ),
+        st.integers(0, 2),
+        st.sampled_from(["metropolis", "laplacian"]),
+        st.integers(1, 40),
+        st.integers(0, 100),
+    )
+
+
+@settings(max_examples=60)
+@given(networks_with(gaps=False, most_agents=6))
+def test_decentralized_equals_literal_rounds_at_every_root(arguments):
+    check_decentralized_equals_literal(*arguments)
+
+
+@settings(max_examples=20)
+@given(networks_with(gaps=True, most_agents=4))
+def test_decentralized_with_gaps_equals_literal_rounds_at_every_root(arguments):
+    check_decentralized_equals_literal(*arguments)
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e8])

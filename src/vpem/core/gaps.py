@@ -39,7 +39,7 @@ def patterns(X: NDArray[np.floating]) -> Iterator[tuple[NDArray[np.bool_], NDArr
     rows : array of shape (n_rows,)
     """
     observed = ~np.isnan(X)
-    bits = np.packbits(observed, axis=1)
+    bits = np.ascontiguousarray(np.packbits(observed, axis=1))
     codes = bits.view(np.dtype((np.void, bits.shape[1]))).ravel()
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(inverse, kind="stable")

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from vpem.core.covariances import (
     EPSILON,
@@ -275,7 +274,7 @@ def make_block(means: Array, covariances: Array) -> Block:
     if not finite.all():
         raise CollapsedComponentError(int(np.argmin(finite)))
     if covariances.ndim == 3:
-        whiteners = np.stack([_whitener(matrix, k) for k, matrix in enumerate(covariances)])
+        whiteners: Array = np.asarray(np.linalg.inv(_factors(covariances)), dtype=np.float64).transpose(0, 2, 1)
         log_determinants = np.log(np.diagonal(whiteners, axis1=1, axis2=2)).sum(axis=1)
     else:
         positive = (covariances > 0).all(axis=1)
@@ -287,14 +286,16 @@ def make_block(means: Array, covariances: Array) -> Block:
     return Block(means, covariances, whiteners, log_normalizers)
 
 
-def _whitener(covariance: Array, component: int) -> Array:
+def _factors(covariances: Array) -> Array:
+    """Lower Cholesky factors of (n_matrices, n_columns, n_columns)."""
     try:
-        factor = linalg.cholesky(covariance, lower=True, check_finite=False)
-    except linalg.LinAlgError:
-        raise CollapsedComponentError(component) from None
+        factors = np.asarray(np.linalg.cholesky(covariances), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        smallest = np.linalg.eigvalsh(covariances)[:, 0]
+        raise CollapsedComponentError(int(np.argmin(smallest))) from None
     # What a column has left, given the others, must be more than the rounding of its own variance.
-    if (np.diagonal(factor) ** 2 <= len(covariance) * EPSILON * np.diagonal(covariance)).any():
-        raise CollapsedComponentError(component)
-    identity = np.eye(len(covariance))
-    whitener: Array = linalg.solve_triangular(factor, identity, lower=True, check_finite=False).T
-    return whitener
+    left, whole = (np.diagonal(part, axis1=1, axis2=2) for part in (factors, covariances))
+    sound = (left**2 > covariances.shape[1] * EPSILON * whole).all(axis=1)
+    if not sound.all():
+        raise CollapsedComponentError(int(np.argmin(sound)))
+    return factors

@@ -1,0 +1,135 @@
+"""Tables that are larger than memory (`pip install vpem[arrow]`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+BATCH_ROWS = 16_384
+
+
+class ArrowTable:
+    """Rows of Parquet or Arrow files, read some at a time, for `fit` and `predict`.
+
+    Every pass over the rows reads the files once more, from front to back. Missing values become NaN, which is a gap.
+
+    Parameters
+    ----------
+    source : path, list of paths, pyarrow.Table or pyarrow.dataset.Dataset
+        A file, or a folder of files with the same columns.
+    columns : sequence of str, optional
+        Which columns, and in which order; by default all. They must hold numbers.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = ArrowTable(pa.table({"age": [30, None, 50], "income": [1.5, 2.5, 3.5]}))
+    >>> table.shape
+    (3, 2)
+    >>> table[0:2]
+    array([[30. ,  1.5],
+           [ nan,  2.5]])
+    """
+
+    streams_rows = True
+
+    def __init__(self, source: Any, columns: Sequence[str] | None = None):
+        if isinstance(source, str | os.PathLike) and not os.path.exists(source):
+            raise FileNotFoundError(f"expected a Parquet or Arrow file or a folder of such, found no {source!s}")
+        if isinstance(source, os.PathLike):
+            source = os.fspath(source)
+        try:
+            self._dataset = source if isinstance(source, ds.Dataset) else ds.dataset(source)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{source!s} is no Parquet or Arrow file: {error}") from None
+        schema = self._dataset.schema
+        self.column_names = list(schema.names if columns is None else columns)
+        for name in self.column_names:
+            if name not in schema.names:
+                raise ValueError(f"expected one of the columns {', '.join(schema.names)}, got {name!r}")
+            kind = schema.field(name).type
+            if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+                raise ValueError(f"expected numbers in column {name!r}, got {kind}; name the columns to use")
+        self._n_rows = int(self._dataset.count_rows())
+        self._batches: Iterator[Array] = iter(())
+        self._rest = np.empty((0, len(self.column_names)))
+        self._position = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self._n_rows, len(self.column_names)
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def __getitem__(self, rows: Any) -> Array:
+        """Rows by slice (fast where one follows the other) or by number; (n_rows, n_columns)."""
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self._n_rows)
+            if step != 1:
+                raise IndexError("expected rows without a step")
+            return self._read(start, max(start, stop))
+        found = self._dataset.take(pa.array(np.asarray(rows, dtype=np.int64)), columns=self.column_names)
+        return self._checked(found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        del state["_batches"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._batches, self._position = iter(()), self._n_rows + 1
+
+    def _read(self, start: int, stop: int) -> Array:
+        """Consecutive rows; begins anew where they do not follow the last ones."""
+        if start != self._position:
+            self._batches, self._position = self._scan(), 0
+            self._rest = self._rest[:0]
+            while self._position < start:
+                self._advance(start - self._position)
+        parts, missing = [self._rest[:0]], stop - start
+        while missing > 0:
+            parts.append(self._advance(missing))
+            missing -= len(parts[-1])
+        return np.concatenate(parts)
+
+    def _advance(self, most: int) -> Array:
+        """The next rows, at most so many."""
+        if not len(self._rest):
+            self._rest = next(self._batches)
+        taken, self._rest = self._rest[:most], self._rest[most:]
+        self._position += len(taken)
+        return taken
+
+    def _scan(self) -> Iterator[Array]:
+        # Reading ahead would hold many batches in memory.
+        batches = self._dataset.to_batches(
+            columns=self.column_names,
+            batch_size=BATCH_ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+        )
+        for batch in batches:
+            if len(batch):
+                yield self._checked(batch)
+
+    def _checked(self, found: Any) -> Array:
+        """Columns side by side as float64; missing values become NaN."""
+        rows = np.empty((len(found), len(self.column_names)))
+        for number, name in enumerate(self.column_names):
+            column = found.column(name).cast(pa.float64())
+            rows[:, number] = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column
+            if np.isinf(rows[:, number]).any():
+                raise ValueError(f"expected finite numbers or gaps, got infinity in column {name!r}")
+        return rows

@@ -1,0 +1,146 @@
+"""Batches and streams against implementations that keep all responsibilities."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracles import CentralizedEM, dense_covariances, problems, relative_error
+from vpem.core.batches import batch_slices
+from vpem.core.network import make_network
+from vpem.core.summation import Consensus, Star
+from vpem.simulation.em import em
+from vpem.simulation.incremental import incremental_em, online_step, pass_traffic
+from vpem.simulation.model import Settings
+from vpem.simulation.overall import describe
+from vpem.simulation.starts import make_mixture
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
+
+
+def prepare(problem, graph="star", **changes):
+    """Network, start, settings and overall moments of a problem."""
+    usual = {"covariance_type": "full", "tol": 0.0, "reg_covar": 1e-6, "max_iter": 4}
+    rules = Settings(n_components=problem.n_components, **{**usual, **changes})
+    network = make_network(dict(enumerate(problem.partition)), graph)
+    start = make_mixture(network, problem.weights, problem.means, problem.covariances(problem.partition))
+    return network, start, rules, describe(problem.X, network, rules.rule)
+
+
+def centralized(problem, reg_covar=1e-6):
+    covariances = problem.covariances(problem.partition)
+    return CentralizedEM(problem.X, problem.partition, problem.weights, problem.means, covariances, "full", reg_covar)
+
+
+def assert_same(network, mixture, oracle, partition):
+    assert relative_error(mixture.weights[0], oracle.weights) < 1e-9
+    assert relative_error(network.assemble([block.means for block in mixture.blocks]), oracle.means) < 1e-9
+    dense = dense_covariances(partition, oracle.X.shape[1], [block.covariances for block in mixture.blocks])
+    assert relative_error(dense, oracle.covariances) < 1e-9
+
+
+@settings(max_examples=25)
+@given(problems(), st.integers(8, 60))
+def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch_size):
+    network, start, rules, overall = prepare(problem)
+    found = incremental_em(problem.X, network, Star(), start, rules, overall, batch_size)
+    oracle = centralized(problem)
+    responsibilities, log_likelihoods = oracle.e_step()
+    energies = [log_likelihoods.mean()]
+    oracle.m_step(problem.X, responsibilities)
+    for _ in range(3):
+        for batch in batch_slices(len(problem.X), batch_size):
+            responsibilities[batch], _ = oracle.e_step(batch)
+            energy = oracle.free_energy(responsibilities)  # before the M-step; the pass's last one counts
+            oracle.m_step(problem.X, responsibilities)
+        energies.append(energy)
+    np.testing.assert_allclose([bounds[0] for bounds in found.lower_bounds], energies, rtol=1e-9)
+    assert_same(network, found.mixture, oracle, problem.partition)
+
+
+@settings(max_examples=30)
+@given(st.one_of(problems(), problems(gaps=True)), st.sampled_from(["star", "path"]))
+def test_one_batch_of_all_rows_is_em(problem, graph):
+    network, start, rules, overall = prepare(problem, graph, max_iter=8)
+    summation = Star() if graph == "star" else Consensus(5)
+    if graph == "path":
+        rules = Settings(**{**vars(rules), "reg_covar": 1e-2})
+    full = em(problem.X, network, summation, start, rules, overall)
+    found = incremental_em(problem.X, network, summation, start, rules, overall, len(problem.X))
+    np.testing.assert_allclose(found.lower_bounds, full.lower_bounds, rtol=1e-9)
+    for block, expected in zip(found.mixture.blocks, full.mixture.blocks, strict=True):
+        assert relative_error(block.means, expected.means) < 1e-9
+        assert relative_error(block.covariances, expected.covariances) < 1e-9
+
+
+@settings(max_examples=40)
+@given(
+    st.one_of(problems(), problems(gaps=True)),
+    st.integers(3, 60),
+    st.sampled_from(["full", "tied", "diag", "spherical"]),
+)
+def test_the_free_energy_never_falls(problem, batch_size, covariance_type):
+    # Exact sums and reg_covar=0; the likelihood itself may fall. 1e-10 per row is room for rounding.
+    network, _, rules, overall = prepare(problem, covariance_type=covariance_type, reg_covar=0.0, max_iter=10)
+    n_matrices = 1 if covariance_type == "tied" else problem.n_components
+    start = make_mixture(
+        network,
+        problem.weights,
+        problem.means,
+        [np.repeat(block.covariances, n_matrices, axis=0) for block in overall.blocks],
+    )
+    found = incremental_em(problem.X, network, Star(), start, rules, overall, batch_size)
+    assert np.diff([bounds[0] for bounds in found.lower_bounds]).min() > -1e-10
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 50, 199, 200, 1000])
+@pytest.mark.parametrize("graph", ["star", "path"])
+def test_every_batch_size_ends_where_em_ends(batch_size, graph):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)) + 3 * rng.integers(2, size=(200, 1))
+    network = make_network({0: [0, 1], 1: [2], 2: [3]}, graph)
+    rules = Settings(n_components=2, covariance_type="full", tol=1e-12, reg_covar=1e-6, max_iter=500)
+    overall = describe(X, network, rules.rule)
+    start = make_mixture(
+        network, np.array([0.5, 0.5]), X[:2], [np.repeat(block.covariances, 2, axis=0) for block in overall.blocks]
+    )
+    summation = Star() if graph == "star" else Consensus(60)
+    expected = em(X, network, summation, start, rules, overall)
+    found = incremental_em(X, network, summation, start, rules, overall, batch_size)
+    assert expected.converged
+    assert found.converged
+    for block, other in zip(found.mixture.blocks, expected.mixture.blocks, strict=True):
+        np.testing.assert_allclose(block.means, other.means, atol=1e-4)
+    assert found.lower_bounds[-1] == pytest.approx(expected.lower_bounds[-1], abs=1e-8)
+
+
+def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
+    network = make_network({0: [0], 1: [1], 2: [2]}, "star")
+    rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
+    traffic = pass_traffic(network, Star(), rules, batch_slices(100, 30))
+    assert traffic.messages == 4 * 6
+    assert traffic.bytes == 6 * (8 * 100 * 2 + rules.decision_bytes + 8)
+
+
+def test_batches_cover_the_rows():
+    assert batch_slices(10, 4) == [slice(0, 4), slice(4, 8), slice(8, 10)]
+    assert batch_slices(3, 5) == [slice(0, 3)]
+
+
+@settings(max_examples=20)
+@given(problems(most_parties=3))
+def test_a_stream_equals_weighted_rows(problem):
+    # Three calls: the rows of call t end up with the weight of their step, times what later steps left over.
+    network, mixture, rules, overall = prepare(problem, reg_covar=1e-3)
+    oracle = centralized(problem, 1e-3)
+    kept, weights, responsibilities = None, np.zeros(len(problem.X)), np.zeros((len(problem.X), problem.n_components))
+    for step, rows in enumerate(np.array_split(np.arange(len(problem.X)), 3)):
+        share = (step + 1) ** -0.7
+        responsibilities[rows], _ = oracle.e_step(rows)
+        weights *= 1 - share
+        weights[rows] = share / len(rows)
+        seen = weights > 0
+        oracle.m_step(problem.X[seen], (weights[:, None] * responsibilities)[seen])
+        fit, kept, _ = online_step(problem.X[rows], network, Star(), mixture, rules, overall, kept, step)
+        mixture = fit.mixture
+        assert_same(network, mixture, oracle, problem.partition)
