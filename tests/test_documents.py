@@ -23,11 +23,13 @@ def test_there_are_docstrings_to_run():
     assert doctest.testmod(importlib.import_module("vpem.estimators.mixture")).attempted > 5
 
 
-def test_the_readmes_python_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+@pytest.mark.parametrize("page", ["README.md", "docs/real-data.md"])
+def test_the_python_of_a_page_runs(page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
+    names = {}
     for block in blocks:
-        exec(block, {})
+        exec(block, names)
 
 
 @pytest.mark.parametrize(

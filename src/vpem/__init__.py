@@ -5,6 +5,7 @@ from vpem.core.summation import Consensus, Star
 from vpem.core.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture, VerticalKMeans
 from vpem.simulation.em import Certificate
+from vpem.simulation.repair import Repair
 
 __version__ = "0.1.0"
 
@@ -15,5 +16,6 @@ __all__ = [
     "Consensus",
     "Traffic",
     "Certificate",
+    "Repair",
     "CollapsedComponentError",
 ]

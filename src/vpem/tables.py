@@ -59,9 +59,8 @@ class ArrowTable:
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
                 raise ValueError(f"expected numbers in column {name!r}, got {kind}; name the columns to use")
         self._n_rows = int(self._dataset.count_rows())
-        self._batches: Iterator[Array] = iter(())
         self._rest = np.empty((0, len(self.column_names)))
-        self._position = 0
+        self._forget()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -78,8 +77,7 @@ class ArrowTable:
             if step != 1:
                 raise IndexError("expected rows without a step")
             return self._read(start, max(start, stop))
-        found = self._dataset.take(pa.array(np.asarray(rows, dtype=np.int64)), columns=self.column_names)
-        return self._checked(found)
+        return self._pick(np.asarray(rows, dtype=np.intp))
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -88,7 +86,12 @@ class ArrowTable:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._batches, self._position = iter(()), self._n_rows + 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """The next read begins anew."""
+        self._batches: Iterator[Array] = iter(())
+        self._position = -1
 
     def _read(self, start: int, stop: int) -> Array:
         """Consecutive rows; begins anew where they do not follow the last ones."""
@@ -103,23 +106,39 @@ class ArrowTable:
             missing -= len(parts[-1])
         return np.concatenate(parts)
 
+    def _pick(self, numbers: NDArray[np.intp]) -> Array:
+        """Rows by number, in one scan: pyarrow's own `take` would read the whole table into memory."""
+        order = np.argsort(numbers, kind="stable")
+        wanted = numbers[order]
+        if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self._n_rows:
+            raise IndexError(f"expected row numbers from 0 to {self._n_rows - 1}, got {numbers}")
+        picked = np.empty((len(numbers), len(self.column_names)))
+        first = done = 0
+        for batch in self._scan():
+            upto = int(np.searchsorted(wanted, first + len(batch)))
+            picked[order[done:upto]] = batch[wanted[done:upto] - first]
+            first, done = first + len(batch), upto
+            if done == len(wanted):
+                break
+        return picked
+
     def _advance(self, most: int) -> Array:
         """The next rows, at most so many."""
         if not len(self._rest):
-            self._rest = next(self._batches)
+            found = next(self._batches, None)
+            if found is None:
+                raise ValueError(f"expected {self._n_rows} rows, found {self._position}: the file has changed")
+            self._rest = found
         taken, self._rest = self._rest[:most], self._rest[most:]
         self._position += len(taken)
         return taken
 
     def _scan(self) -> Iterator[Array]:
-        # Reading ahead would hold many batches in memory.
-        batches = self._dataset.to_batches(
-            columns=self.column_names,
-            batch_size=BATCH_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-        )
+        # Reading ahead would hold many batches, or the whole file, in memory.
+        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
+        if isinstance(getattr(self._dataset, "format", None), ds.ParquetFileFormat):
+            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False)
+        batches = self._dataset.to_batches(columns=self.column_names, batch_size=BATCH_ROWS, **options)
         for batch in batches:
             if len(batch):
                 yield self._checked(batch)
@@ -128,8 +147,7 @@ class ArrowTable:
         """Columns side by side as float64; missing values become NaN."""
         rows = np.empty((len(found), len(self.column_names)))
         for number, name in enumerate(self.column_names):
-            column = found.column(name).cast(pa.float64())
-            rows[:, number] = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column
+            rows[:, number] = found.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
             if np.isinf(rows[:, number]).any():
                 raise ValueError(f"expected finite numbers or gaps, got infinity in column {name!r}")
         return rows

@@ -103,7 +103,8 @@ def draw_candidates(rng: np.random.Generator, closest: Array, n_rows: int) -> ND
     -------
     array of shape (n_rows,)
     """
-    cumulated = np.cumsum(np.maximum(closest, 0.0))
+    cumulated = np.maximum(closest, 0.0)
+    np.cumsum(cumulated, out=cumulated)
     if not cumulated[-1] > 0:
         return rng.integers(len(closest), size=n_rows).astype(np.intp)
     drawn = np.searchsorted(cumulated, rng.random(n_rows) * cumulated[-1], side="right")

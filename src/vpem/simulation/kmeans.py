@@ -87,7 +87,7 @@ def kmeans(
         centres = [np.asarray(init, dtype=np.float64)[:, held] for held in columns]
     elif init == "random":
         rows = random_rows(rng, len(X), n_clusters)
-        centres = [overall.rows(X, rows, held) for held in columns]
+        centres = overall.rows(X, rows, network)
     else:
         centres, traffic = plus_plus_centres(X, network, summation, n_clusters, rng, overall)
     variances = overall.variances
@@ -176,7 +176,7 @@ def plus_plus_centres(
         for rows, distances in distances_seen_first(X, network, adder, candidates, overall):
             potentials += np.minimum(distances, closest[rows, None]).sum(axis=0)
         picked = np.append(picked, candidates[potentials.argmin()])
-    return [overall.rows(X, picked, held) for held in network.block_columns], traffic
+    return overall.rows(X, picked, network), traffic
 
 
 def distances_seen_first(
@@ -190,7 +190,7 @@ def distances_seen_first(
         Some of all rows.
     distances : array of shape (n_chunk, n_rows)
     """
-    centres = [overall.rows(X, rows, held) for held in network.block_columns]
+    centres = overall.rows(X, rows, network)
     for chunk, _, sums in network_sums(
         X, network, adder, len(rows), lambda number, block: squared_distances(block, centres[number])
     ):

@@ -29,10 +29,11 @@ class Overall:
     smallest_variances: tuple[Array, ...]
     """Each block's (n_columns,): what rounding alone would leave of a variance."""
 
-    def rows(self, X: Table, numbers: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
-        """One block's part of some rows, as centres or means; (n_rows, n_columns). Gaps become column means."""
-        found = X[numbers][:, columns].astype(np.float64)
-        return np.where(np.isnan(found), self.means[columns], found)
+    def rows(self, X: Table, numbers: NDArray[np.intp], network: Network) -> list[Array]:
+        """Each block's part of some rows, as centres or means; (n_rows, n_columns). Gaps become column means."""
+        found = X[numbers].astype(np.float64)
+        found = np.where(np.isnan(found), self.means, found)
+        return [found[:, held] for held in network.block_columns]
 
 
 def column_moments(X: Table, network: Network) -> tuple[Array, Array, Array]:

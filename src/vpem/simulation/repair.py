@@ -127,9 +127,9 @@ def restart(
     weights *= (n_components - len(components)) / np.where(others > 0, others, 1.0)
     weights[:, components] = 1.0
     blocks = []
-    for held, block, everything in zip(network.block_columns, mixture.blocks, overall.blocks, strict=True):
+    for part, block, everything in zip(overall.rows(X, rows, network), mixture.blocks, overall.blocks, strict=True):
         means, covariances = block.means.copy(), block.covariances.copy()
-        means[components] = overall.rows(X, rows, held)
+        means[components] = part
         if len(covariances) == n_components:  # tied covariances stay
             covariances[components] = everything.covariances[0]
         blocks.append(make_block(means, covariances))

@@ -66,7 +66,7 @@ def make_start(
     traffic = make_traffic(network.agents)
     if kind == "random_from_data":
         rows = random_rows(rng, len(X), n_components)
-        means = [overall.rows(X, rows, held) for held in network.block_columns]
+        means = overall.rows(X, rows, network)
         weights = np.full((1, n_components), 1.0 / n_components)
         return Start(Mixture(weights, _around(means, overall, settings)), traffic)
     if kind == "random":

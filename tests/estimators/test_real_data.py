@@ -1,0 +1,254 @@
+"""Gaps, batches, streams and broken components through the estimator."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+from oracles import block_log_density
+from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture, VerticalKMeans
+
+PARTIES = {"bank": [0, 3], "shop": [1, 2], "post": [4]}
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(400, 5)) + 4 * rng.integers(2, size=(400, 1)) + np.arange(5)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    X[np.ix_(rng.random(400) < 0.2, [0, 3])] = np.nan
+    X[5] = np.nan
+    return X
+
+
+def fitted(X, **arguments):
+    settings = {"n_components": 2, "partition": PARTIES, "random_state": 0, "tol": 1e-6, "max_iter": 500}
+    return VerticalGaussianMixture(**{**settings, **arguments}).fit(X)
+
+
+@pytest.mark.parametrize("init", ["kmeans", "k-means++", "random", "random_from_data"])
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_every_start_and_type_takes_gaps(X, init, covariance_type):
+    model = fitted(X, init_params=init, covariance_type=covariance_type, reg_covar=0.0, n_init=3)
+    assert model.converged_
+    assert np.diff(model.lower_bounds_).min() > -1e-10
+    if init != "random":  # random responsibilities may end in one broad component
+        assert sorted(np.round(model.means_[:, 4])) == [4, 8]
+
+
+@pytest.mark.parametrize("graph", ["star", "path"])
+def test_scores_and_predictions_marginalize(X, graph):
+    model = fitted(X, graph=graph)
+    log_joint = block_log_density(X, model.means_, model.covariance_matrix()) + np.log(model.weights_)
+    np.testing.assert_allclose(model.score_samples(X), logsumexp(log_joint, axis=1), rtol=1e-9, atol=1e-9)
+    nothing = np.full((1, 5), np.nan)
+    np.testing.assert_allclose(model.predict_proba(nothing), model.weights_[None], rtol=1e-12)
+    assert model.score_samples(nothing)[0] == pytest.approx(0.0, abs=1e-12)
+    only_post = np.array([[np.nan, np.nan, np.nan, np.nan, 4.0]])
+    assert model.predict(only_post) == np.argmin(np.abs(model.means_[:, 4] - 4.0))
+
+
+def test_gaps_cost_less_than_leaving_out_rows():
+    rng = np.random.default_rng(3)
+    whole = rng.normal(size=(2000, 6)) + 3 * rng.integers(2, size=(2000, 1))
+    gappy = whole.copy()
+    gappy[rng.random(whole.shape) < 0.2] = np.nan
+    complete = gappy[~np.isnan(gappy).any(axis=1)]
+    arguments = {"partition": [[0, 1, 2], [3, 4, 5]], "n_components": 2}
+    assert fitted(gappy, **arguments).score(whole) > fitted(complete, **arguments).score(whole)
+
+
+def test_kmeans_takes_gaps(X):
+    model = VerticalKMeans(2, partition=PARTIES, random_state=0).fit(X)
+    assert sorted(np.round(model.cluster_centers_[:, 4])) == [4, 8]
+    distances = np.nansum(np.square(X[:, None, :] - model.cluster_centers_), axis=2)
+    assert model.inertia_ == pytest.approx(distances.min(axis=1).sum())
+    for k in range(2):
+        np.testing.assert_allclose(model.cluster_centers_[k], np.nanmean(X[model.labels_ == k], axis=0), atol=0.02)
+
+
+def test_an_empty_column_is_named(X):
+    bad = X.copy()
+    bad[:, 2] = np.nan
+    for model in (VerticalGaussianMixture(2, partition=PARTIES), VerticalKMeans(2, partition=PARTIES)):
+        with pytest.raises(ValueError, match="column 2 of party 'shop' holds no value at all"):
+            model.fit(bad)
+
+
+def test_numbers_too_large_to_square_are_named(X):
+    with pytest.raises(ValueError, match=r"whose squares can be added, got .*e\+200 in column 0 of party 'bank'"):
+        fitted(np.where(np.isnan(X), 0.0, 1e200) * [1, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("graph", ["star", "path"])
+def test_batches_end_where_em_ends(X, graph):
+    full, batched = fitted(X, graph=graph), fitted(X, graph=graph, batch_size=37)
+    assert batched.score(X) == pytest.approx(full.score(X), abs=1e-5)
+    assert batched.n_iter_ <= full.n_iter_
+    assert batched.traffic_.messages > full.traffic_.messages
+    np.testing.assert_allclose(fitted(X, graph=graph, batch_size=400).lower_bounds_, full.lower_bounds_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("graph", ["star", "path"])
+def test_a_stream_learns_what_a_fit_learns(graph):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(6000, 5)) + 4 * rng.integers(2, size=(6000, 1))
+    X[rng.random(X.shape) < 0.02] = np.nan
+    model = VerticalGaussianMixture(2, partition=PARTIES, graph=graph, random_state=0)
+    traffic = [model.partial_fit(rows).traffic_.bytes for rows in np.array_split(X, 30)]
+    assert model.n_iter_ == 30
+    each = np.diff(traffic)
+    assert (each == each[0]).all()
+    assert model.score(X) == pytest.approx(fitted(X, graph=graph).score(X), abs=2e-3)
+    assert not hasattr(model, "certificate_")
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:, :3])
+    with pytest.raises(ValueError, match="warm start"):
+        model.set_params(n_components=3).partial_fit(X)
+
+
+def test_a_fit_after_a_stream_and_a_stream_after_a_fit_begin_anew(X):
+    model = VerticalGaussianMixture(2, partition=PARTIES, random_state=0, tol=1e-6, max_iter=500)
+    model.partial_fit(X[:100]).partial_fit(X[100:]).fit(X)
+    np.testing.assert_array_equal(model.means_, fitted(X).means_)
+    assert model.certificate_.gain < 1e-5
+    again = model.partial_fit(X[:100])
+    np.testing.assert_array_equal(
+        again.means_, VerticalGaussianMixture(2, partition=PARTIES, random_state=0).partial_fit(X[:100]).means_
+    )
+
+
+@pytest.mark.parametrize("graph", ["star", "path"])
+@pytest.mark.parametrize("batch_size", [None, 50])
+def test_a_collapse_is_repaired_and_recorded(graph, batch_size):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) + 5 * rng.integers(2, size=(300, 1))
+    X[:40] = X[0]  # forty rows alike, on which a component can collapse
+    model = VerticalGaussianMixture(
+        2,
+        graph=graph,
+        batch_size=batch_size,
+        reg_covar=0.0,
+        max_iter=500,
+        weights_init=[0.5, 0.5],
+        means_init=np.array([X[0], X[100]]),
+        precisions_init=[np.array([1e8, 1.0]).reshape(2, 1, 1)] * 2,
+        random_state=0,
+    ).fit(X)
+    assert model.repairs_[0][1:] == (0, 0, "collapsed")
+    assert model.converged_
+    assert sorted(np.round(model.means_[:, 1])) == [0, 5]
+    assert model.traffic_.bytes > 0
+
+
+def test_a_starved_component_is_repaired_and_recorded():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) + 5 * rng.integers(2, size=(300, 1))
+    model = VerticalGaussianMixture(
+        2,
+        weights_init=[0.5, 0.5],
+        means_init=[[2.5, 2.5], [1e6, 1e6]],
+        precisions_init=[np.ones((2, 1, 1))] * 2,
+        max_iter=500,
+        random_state=0,
+    ).fit(X)
+    assert model.repairs_ == [(1, 1, 0, "starved")]
+    assert sorted(np.round(model.means_[:, 1])) == [0, 5]
+
+
+def test_what_no_repair_can_help_is_an_error_that_says_what_to_try(X):
+    constant = X.copy()
+    constant[:, 4] = 1.0
+    with pytest.raises(CollapsedComponentError, match=r"at party 'post'.*try fewer components, a larger reg_covar"):
+        fitted(constant, reg_covar=0.0)
+
+
+def nasty_tables():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4)) + 3 * rng.integers(2, size=(120, 1))
+    duplicates, constant, collinear, outlier, half, single = (X.copy() for _ in range(6))
+    duplicates[:60] = duplicates[0]
+    constant[:, 3] = 5.0
+    collinear[:, 1] = 2 * collinear[:, 0]
+    outlier[0] = 1e9
+    half[rng.random(X.shape) < 0.5] = np.nan
+    single[1:, 2] = np.nan
+    return {
+        "duplicates": duplicates,
+        "a constant column": constant,
+        "three distinct rows": np.repeat(X[:3], 20, axis=0),
+        "one distinct row": np.ones((50, 4)),
+        "scales": X * 10.0 ** np.array([-12, -4, 4, 12]),
+        "tiny": X * 1e-12,
+        "huge": X * 1e12,
+        "an offset": X + 1e12,
+        "binary": (X > 1.5).astype(float),
+        "collinear": collinear,
+        "an outlier": outlier,
+        "half missing": half,
+        "one value in a column": single,
+    }
+
+
+@pytest.mark.parametrize("name", nasty_tables())
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("reg_covar", [1e-6, 0.0])
+def test_nasty_tables_end_in_a_finite_model_or_in_the_documented_error(name, covariance_type, reg_covar):
+    X = nasty_tables()[name]
+    for graph, batch_size in (("star", None), ("path", 13)):
+        model = VerticalGaussianMixture(
+            6,
+            partition=[[0, 1], [2, 3]],
+            graph=graph,
+            summation=None if graph == "star" else Consensus(4),
+            batch_size=batch_size,
+            covariance_type=covariance_type,
+            reg_covar=reg_covar,
+            max_iter=30,
+            random_state=0,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            try:
+                model.fit(X)
+            except CollapsedComponentError:
+                if reg_covar == 0.0 or name == "an outlier":
+                    continue
+                raise
+        for values in (model.weights_, model.means_, model.covariance_matrix(), model.lower_bounds_):
+            assert np.isfinite(values).all()
+        assert np.isfinite(model.score_samples(X)).all()
+        assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_many_columns_need_no_hand_tuned_constant():
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(10, 240))
+
+    def rows(n):
+        labels = rng.integers(2, size=(n, 1))
+        return rng.normal(size=(n, 10)) @ factors + rng.normal(size=(n, 240)) + 3 * labels
+
+    X, new = rows(2000), rows(500)
+    common = {"n_components": 2, "partition": [range(240)], "reg_covar": 0.0, "tol": 1e-3}
+    shrunk = fitted(X, shrinkage="oas", **common)
+    assert shrunk.score(new) > fitted(X, **common).score(new)
+    # With fewer rows than columns only shrinkage has a covariance to offer.
+    assert np.isfinite(fitted(X[:200], shrinkage="oas", **common).score(new))
+    with pytest.raises(CollapsedComponentError):
+        fitted(X[:200], **common)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"shrinkage": 1.5}, "from 0 to 1, got 1.5"),
+        ({"shrinkage": "lw"}, "'oas' or a number"),
+        ({"batch_size": 0}, "batch_size to be a whole number, 1 or more"),
+    ],
+)
+def test_bad_arguments_say_what_was_expected(X, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(X, **arguments)

@@ -1,0 +1,129 @@
+"""Components that cannot go on."""
+
+import numpy as np
+import pytest
+
+from vpem.core.covariances import CovarianceRule
+from vpem.core.mixture import CollapsedComponentError, Statistics, careful_m_step, make_block
+from vpem.core.network import make_network
+from vpem.core.summation import Consensus
+from vpem.simulation.model import Mixture
+from vpem.simulation.overall import describe
+from vpem.simulation.repair import MOST_RESTARTS, Infirmary, Repair, restart
+
+WORST = np.array([7, 3, 5])
+BOTH = np.array([0, 1])
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(50, 3))
+
+
+@pytest.fixture
+def network():
+    return make_network({"a": [0, 1], "b": [2]}, "path")
+
+
+@pytest.fixture
+def overall(X, network):
+    return describe(X, network, CovarianceRule())
+
+
+@pytest.fixture
+def mixture(X, network, overall):
+    blocks = (
+        make_block(part, np.repeat(block.covariances, 2, axis=0) / 9)
+        for part, block in zip((X[:2, :2], X[:2, 2:]), overall.blocks, strict=True)
+    )
+    return Mixture(np.array([[0.9, 0.1], [0.8, 0.2]]), tuple(blocks))
+
+
+def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, network, overall, mixture):
+    found = restart(X, network, overall, mixture, [1], np.array([7]))
+    np.testing.assert_allclose(found.weights, [[0.5, 0.5]] * 2)
+    for held, before, after, whole in zip(
+        network.block_columns, mixture.blocks, found.blocks, overall.blocks, strict=True
+    ):
+        np.testing.assert_array_equal(after.means[1], X[7, held])
+        np.testing.assert_array_equal(after.covariances[1], whole.covariances[0])
+        np.testing.assert_array_equal(after.means[0], before.means[0])
+        np.testing.assert_array_equal(after.covariances[0], before.covariances[0])
+
+
+def test_a_party_that_lacks_the_row_takes_its_column_means(X, network, mixture):
+    X[7, 2] = np.nan
+    overall = describe(X, network, CovarianceRule())
+    found = restart(X, network, overall, mixture, [1], np.array([7]))
+    assert found.blocks[1].means[1, 0] == pytest.approx(np.nanmean(X[:, 2]))
+
+
+def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, network, overall, mixture):
+    infirmary = Infirmary(X, network, Consensus(3), overall)
+    full = np.full((2, 2), 25.0)
+    same, sound = infirmary.visit(1, mixture, full, BOTH, {1: "b"}, WORST)
+    assert same is mixture, "nobody else knows yet"
+    assert not sound
+    assert infirmary.traffic.messages == 0
+    after, sound = infirmary.visit(2, mixture, full, BOTH, {1: "b"}, WORST)
+    np.testing.assert_array_equal(after.blocks[0].means[1], X[7, :2])
+    assert not sound
+    assert infirmary.repairs == [Repair(1, 1, "b", "collapsed")]
+    assert infirmary.traffic.bytes == 2 * 8, "one row number over one link, each way"
+    assert infirmary.visit(3, after, full, BOTH, {}, WORST) == (after, True)
+
+
+def test_starving_at_one_root_is_enough(X, network, overall, mixture):
+    infirmary = Infirmary(X, network, Consensus(3), overall)
+    counts = np.array([[49.0, 1.0], [50.0, 1e-9]])
+    infirmary.visit(4, mixture, counts, BOTH, {}, WORST)
+    assert infirmary.waiting == [Repair(4, 1, "b", "starved")]
+
+
+def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X, network, overall, mixture):
+    infirmary = Infirmary(X, network, Consensus(3), overall)
+    full = np.full((2, 2), 25.0)
+    rows = []
+    for iteration in range(MOST_RESTARTS):
+        infirmary.visit(2 * iteration, mixture, full, BOTH, {1: "b"}, WORST)
+        after, _ = infirmary.visit(2 * iteration + 1, mixture, full, BOTH, {}, WORST)
+        rows.append(int(np.flatnonzero(X[:, 2] == after.blocks[1].means[1, 0])[0]))
+    assert rows == [7, 3, 5], "each time the next worst row"
+    _, sound = infirmary.visit(10, mixture, np.array([[50.0, 0.0]] * 2), BOTH, {}, WORST)
+    assert sound
+    with pytest.raises(CollapsedComponentError, match=r"component 1 .* party 'b' \(3 restarts did not help\)"):
+        infirmary.visit(11, mixture, full, BOTH, {1: "b"}, WORST)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_a_component_that_would_collapse_keeps_what_it_had(covariance_type):
+    previous = make_block(
+        np.array([[0.0, 0.0], [5.0, 5.0]]),
+        {
+            "full": np.array([np.eye(2)] * 2),
+            "tied": np.eye(2)[None],
+            "diag": np.ones((2, 2)),
+            "spherical": np.ones((2, 1)),
+        }[covariance_type],
+    )
+    is_matrix = covariance_type in ("full", "tied")
+    flat = np.zeros((2, 2, 2)) if is_matrix else np.zeros((2, 2))
+    if covariance_type != "tied":
+        flat[0] = 10 * np.eye(2) if is_matrix else 10.0
+    statistics = Statistics(np.array([10.0, 4.0]), np.ones((2, 2)), flat)
+    rule = CovarianceRule(covariance_type=covariance_type, reg_covar=0.0)
+    block, collapsed = careful_m_step(statistics, rule, previous, np.full(2, 1e-30))
+    assert collapsed == [1]
+    np.testing.assert_array_equal(block.covariances[-1], previous.covariances[-1])
+    if covariance_type != "tied":
+        np.testing.assert_array_equal(block.means, [[1, 1], [5, 5]])
+        np.testing.assert_allclose(block.covariances[0], previous.covariances[0])
+
+
+def test_a_block_without_rows_of_a_component_keeps_it_and_is_sound():
+    previous = make_block(np.array([[0.0], [5.0]]), np.ones((2, 1)))
+    statistics = Statistics(np.array([10.0, 0.0]), np.ones((2, 1)), np.array([[10.0], [0.0]]))
+    block, collapsed = careful_m_step(statistics, CovarianceRule(covariance_type="diag"), previous, np.zeros(1))
+    assert collapsed == []
+    assert block.means.tolist() == [[1.0], [5.0]]
+    assert block.covariances[1, 0] == 1.0
