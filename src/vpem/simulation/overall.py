@@ -48,7 +48,10 @@ def column_moments(X: Table, network: Network) -> tuple[Array, Array, Array]:
     for party, columns in zip(network.parties, network.columns, strict=True):
         for column in columns:
             if counts[column] == 0:
-                raise ValueError(f"column {column} of party {party!r} holds no value at all; leave it out")
+                raise ValueError(
+                    f"column {column} of party {party!r} holds no value at all; leave it out, "
+                    "or begin a stream with rows that have some"
+                )
             if largest[column] > 1e150:
                 raise ValueError(
                     f"expected numbers whose squares can be added, got {largest[column]:.3g} in column {column} "
