@@ -13,9 +13,12 @@ def test_the_demo_prints_its_table_and_draws_its_picture(tmp_path, capsys):
     accuracies = {name.strip(): float(value) for name, value in re.findall(r"^(.{22}).*?([\d.]+)%", table, re.M)}
     readme = (Path(__file__).parent.parent / "README.md").read_text()
     shown = re.search(r"```\n(method.*?)```", readme, re.S).group(1)
-    # Other versions of scikit-learn may take an iteration more or less; all else must be as the README shows it.
-    assert [line[:58] for line in shown.splitlines()] == [
-        line[:58] for line in table.splitlines() if line.startswith(("method", "k-means", "EM", "VP-EM"))
+    # Another version of scikit-learn may take an iteration more or less: its rows are compared as far as the Rand index.
+    ends = {"VP-EM": None}
+    assert [line[: ends.get(line[:5], 58)] for line in shown.splitlines()] == [
+        line[: ends.get(line[:5], 58)]
+        for line in table.splitlines()
+        if line.startswith(("method", "k-means", "EM", "VP-EM"))
     ]
     assert accuracies == {
         "k-means (centralized)": 85.4,
