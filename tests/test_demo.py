@@ -13,7 +13,7 @@ def test_the_demo_prints_its_table_and_draws_its_picture(tmp_path, capsys):
     accuracies = {name.strip(): float(value) for name, value in re.findall(r"^(.{22}).*?([\d.]+)%", table, re.M)}
     readme = (Path(__file__).parent.parent / "README.md").read_text()
     shown = re.search(r"```\n(method.*?)```", readme, re.S).group(1)
-    # Another version of scikit-learn may take an iteration more or less: its rows are compared as far as the Rand index.
+    # Another version of scikit-learn may take an iteration more or less: its rows count as far as the Rand index.
     ends = {"VP-EM": None}
     assert [line[: ends.get(line[:5], 58)] for line in shown.splitlines()] == [
         line[: ends.get(line[:5], 58)]
