@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -134,14 +135,25 @@ class ArrowTable:
         return taken
 
     def _scan(self) -> Iterator[Array]:
-        # Reading ahead would hold many batches, or the whole file, in memory.
-        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
-        if isinstance(getattr(self._dataset, "format", None), ds.ParquetFileFormat):
-            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False)
-        batches = self._dataset.to_batches(columns=self.column_names, batch_size=BATCH_ROWS, **options)
-        for batch in batches:
+        """All rows from the first on, batch after batch."""
+        for batch in self._record_batches():
             if len(batch):
                 yield self._checked(batch)
+
+    def _record_batches(self) -> Iterator[Any]:
+        if isinstance(getattr(self._dataset, "format", None), ds.ParquetFileFormat):
+            # A dataset's scanner reads ahead, as much as the whole file; a single file's reader does not.
+            for path in self._dataset.files:
+                with self._dataset.filesystem.open_input_file(path) as file:
+                    parquet = pq.ParquetFile(file, pre_buffer=False)
+                    absent = [name for name in self.column_names if name not in parquet.schema_arrow.names]
+                    if absent:
+                        raise ValueError(f"expected column {absent[0]!r} in every file, {path} has none")
+                    yield from parquet.iter_batches(BATCH_ROWS, columns=self.column_names, use_threads=False)
+        else:
+            yield from self._dataset.to_batches(
+                columns=self.column_names, batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+            )
 
     def _checked(self, found: Any) -> Array:
         """Columns side by side as float64; missing values become NaN."""

@@ -24,8 +24,7 @@ from vpem.core.initial import shared_generator
 from vpem.core.traffic import pooling_traffic
 from vpem.estimators import checks
 from vpem.simulation.em import em
-from vpem.simulation.model import Settings
-from vpem.simulation.overall import describe
+from vpem.simulation.model import Settings, make_problem
 from vpem.simulation.starts import make_start
 
 TYPES = ["full", "tied", "diag", "spherical"]
@@ -220,11 +219,11 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     seed = checks.shared_seed(0)
     network, summation = checks.build_network(PARTIES, "path", 0, Consensus(2), 5, None, seed)
     rules = Settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
-    fits, overall = [], describe(X, network, rules.rule)
+    fits, problem = [], make_problem(X, network, summation, rules.rule)
     for restart in range(6):
         generator = shared_generator(seed, checks.RESTART, restart)
-        start = make_start(X, network, summation, rules, "random_from_data", generator, overall)
-        fits.append(em(X, network, summation, start.mixture, rules, overall))
+        start = make_start(problem, rules, "random_from_data", generator)
+        fits.append(em(problem, start.mixture, rules))
     seen = np.array([fit.lower_bounds[-1] for fit in fits])
     assert len(np.unique(seen.round(6), axis=0)) > 1
     best = seen.min(axis=1).argmax()

@@ -9,19 +9,18 @@ from oracles import CentralizedEM, LiteralAgents, connected_graphs, dense_covari
 from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
 from vpem.simulation import em as simulated
-from vpem.simulation.model import Settings
-from vpem.simulation.overall import describe
+from vpem.simulation.model import Settings, make_problem
 from vpem.simulation.starts import make_mixture
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 def em(X, network, summation, mixture, rules):
-    return simulated.em(X, network, summation, mixture, rules, describe(X, network, rules.rule))
+    return simulated.em(make_problem(X, network, summation, rules.rule), mixture, rules)
 
 
 def certify(X, network, summation, mixture, rules):
-    return simulated.certify(X, network, summation, mixture, rules, describe(X, network, rules.rule))
+    return simulated.certify(make_problem(X, network, summation, rules.rule), mixture, rules)
 
 
 def em_settings(problem, **changes):

@@ -1,5 +1,7 @@
 """Batches and streams against implementations that keep all responsibilities."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,20 +13,20 @@ from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
 from vpem.simulation.em import em
 from vpem.simulation.incremental import incremental_em, online_step, pass_traffic
-from vpem.simulation.model import Settings
-from vpem.simulation.overall import describe
+from vpem.simulation.model import Settings, make_problem
 from vpem.simulation.starts import make_mixture
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 def prepare(problem, graph="star", **changes):
-    """Network, start, settings and overall moments of a problem."""
+    """The problem as a network has it, a start and settings."""
     usual = {"covariance_type": "full", "tol": 0.0, "reg_covar": 1e-6, "max_iter": 4}
     rules = Settings(n_components=problem.n_components, **{**usual, **changes})
     network = make_network(dict(enumerate(problem.partition)), graph)
     start = make_mixture(network, problem.weights, problem.means, problem.covariances(problem.partition))
-    return network, start, rules, describe(problem.X, network, rules.rule)
+    summation = Star() if graph == "star" else Consensus(5)
+    return make_problem(problem.X, network, summation, rules.rule), start, rules
 
 
 def centralized(problem, reg_covar=1e-6):
@@ -42,8 +44,8 @@ def assert_same(network, mixture, oracle, partition):
 @settings(max_examples=25)
 @given(problems(), st.integers(8, 60))
 def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch_size):
-    network, start, rules, overall = prepare(problem)
-    found = incremental_em(problem.X, network, Star(), start, rules, overall, batch_size)
+    task, start, rules = prepare(problem)
+    found = incremental_em(task, start, rules, batch_size)
     oracle = centralized(problem)
     responsibilities, log_likelihoods = oracle.e_step()
     energies = [log_likelihoods.mean()]
@@ -55,18 +57,15 @@ def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch
             oracle.m_step(problem.X, responsibilities)
         energies.append(energy)
     np.testing.assert_allclose([bounds[0] for bounds in found.lower_bounds], energies, rtol=1e-9)
-    assert_same(network, found.mixture, oracle, problem.partition)
+    assert_same(task.network, found.mixture, oracle, problem.partition)
 
 
 @settings(max_examples=30)
 @given(st.one_of(problems(), problems(gaps=True)), st.sampled_from(["star", "path"]))
 def test_one_batch_of_all_rows_is_em(problem, graph):
-    network, start, rules, overall = prepare(problem, graph, max_iter=8)
-    summation = Star() if graph == "star" else Consensus(5)
-    if graph == "path":
-        rules = Settings(**{**vars(rules), "reg_covar": 1e-2})
-    full = em(problem.X, network, summation, start, rules, overall)
-    found = incremental_em(problem.X, network, summation, start, rules, overall, len(problem.X))
+    task, start, rules = prepare(problem, graph, max_iter=8, reg_covar=1e-6 if graph == "star" else 1e-2)
+    full = em(task, start, rules)
+    found = incremental_em(task, start, rules, len(problem.X))
     np.testing.assert_allclose(found.lower_bounds, full.lower_bounds, rtol=1e-9)
     for block, expected in zip(found.mixture.blocks, full.mixture.blocks, strict=True):
         assert relative_error(block.means, expected.means) < 1e-9
@@ -81,15 +80,15 @@ def test_one_batch_of_all_rows_is_em(problem, graph):
 )
 def test_the_free_energy_never_falls(problem, batch_size, covariance_type):
     # Exact sums and reg_covar=0; the likelihood itself may fall. 1e-10 per row is room for rounding.
-    network, _, rules, overall = prepare(problem, covariance_type=covariance_type, reg_covar=0.0, max_iter=10)
+    task, _, rules = prepare(problem, covariance_type=covariance_type, reg_covar=0.0, max_iter=10)
     n_matrices = 1 if covariance_type == "tied" else problem.n_components
     start = make_mixture(
-        network,
+        task.network,
         problem.weights,
         problem.means,
-        [np.repeat(block.covariances, n_matrices, axis=0) for block in overall.blocks],
+        [np.repeat(block.covariances, n_matrices, axis=0) for block in task.overall.blocks],
     )
-    found = incremental_em(problem.X, network, Star(), start, rules, overall, batch_size)
+    found = incremental_em(task, start, rules, batch_size)
     assert np.diff([bounds[0] for bounds in found.lower_bounds]).min() > -1e-10
 
 
@@ -100,13 +99,11 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
     X = rng.normal(size=(200, 4)) + 3 * rng.integers(2, size=(200, 1))
     network = make_network({0: [0, 1], 1: [2], 2: [3]}, graph)
     rules = Settings(n_components=2, covariance_type="full", tol=1e-12, reg_covar=1e-6, max_iter=500)
-    overall = describe(X, network, rules.rule)
-    start = make_mixture(
-        network, np.array([0.5, 0.5]), X[:2], [np.repeat(block.covariances, 2, axis=0) for block in overall.blocks]
-    )
-    summation = Star() if graph == "star" else Consensus(60)
-    expected = em(X, network, summation, start, rules, overall)
-    found = incremental_em(X, network, summation, start, rules, overall, batch_size)
+    task = make_problem(X, network, Star() if graph == "star" else Consensus(60), rules.rule)
+    covariances = [np.repeat(block.covariances, 2, axis=0) for block in task.overall.blocks]
+    start = make_mixture(network, np.array([0.5, 0.5]), X[:2], covariances)
+    expected = em(task, start, rules)
+    found = incremental_em(task, start, rules, batch_size)
     assert expected.converged
     assert found.converged
     for block, other in zip(found.mixture.blocks, expected.mixture.blocks, strict=True):
@@ -117,7 +114,7 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
 def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
     network = make_network({0: [0], 1: [1], 2: [2]}, "star")
     rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
-    traffic = pass_traffic(network, Star(), rules, batch_slices(100, 30))
+    traffic = pass_traffic(make_problem(np.eye(100, 3), network, Star()), rules, batch_slices(100, 30))
     assert traffic.messages == 4 * 6
     assert traffic.bytes == 6 * (8 * 100 * 2 + rules.decision_bytes + 8)
 
@@ -131,7 +128,7 @@ def test_batches_cover_the_rows():
 @given(problems(most_parties=3))
 def test_a_stream_equals_weighted_rows(problem):
     # Three calls: the rows of call t end up with the weight of their step, times what later steps left over.
-    network, mixture, rules, overall = prepare(problem, reg_covar=1e-3)
+    task, mixture, rules = prepare(problem, reg_covar=1e-3)
     oracle = centralized(problem, 1e-3)
     kept, weights, responsibilities = None, np.zeros(len(problem.X)), np.zeros((len(problem.X), problem.n_components))
     for step, rows in enumerate(np.array_split(np.arange(len(problem.X)), 3)):
@@ -141,6 +138,6 @@ def test_a_stream_equals_weighted_rows(problem):
         weights[rows] = share / len(rows)
         seen = weights > 0
         oracle.m_step(problem.X[seen], (weights[:, None] * responsibilities)[seen])
-        fit, kept, _ = online_step(problem.X[rows], network, Star(), mixture, rules, overall, kept, step)
+        fit, kept, _ = online_step(replace(task, X=problem.X[rows]), mixture, rules, kept, step)
         mixture = fit.mixture
-        assert_same(network, mixture, oracle, problem.partition)
+        assert_same(task.network, mixture, oracle, problem.partition)

@@ -7,8 +7,7 @@ from vpem.core.covariances import CovarianceRule
 from vpem.core.mixture import CollapsedComponentError, Statistics, careful_m_step, make_block
 from vpem.core.network import make_network
 from vpem.core.summation import Consensus
-from vpem.simulation.model import Mixture
-from vpem.simulation.overall import describe
+from vpem.simulation.model import Mixture, make_problem
 from vpem.simulation.repair import MOST_RESTARTS, Infirmary, Repair, restart
 
 WORST = np.array([7, 3, 5])
@@ -26,24 +25,24 @@ def network():
 
 
 @pytest.fixture
-def overall(X, network):
-    return describe(X, network, CovarianceRule())
+def problem(X, network):
+    return make_problem(X, network, Consensus(3), CovarianceRule())
 
 
 @pytest.fixture
-def mixture(X, network, overall):
+def mixture(X, problem):
     blocks = (
         make_block(part, np.repeat(block.covariances, 2, axis=0) / 9)
-        for part, block in zip((X[:2, :2], X[:2, 2:]), overall.blocks, strict=True)
+        for part, block in zip((X[:2, :2], X[:2, 2:]), problem.overall.blocks, strict=True)
     )
     return Mixture(np.array([[0.9, 0.1], [0.8, 0.2]]), tuple(blocks))
 
 
-def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, network, overall, mixture):
-    found = restart(X, network, overall, mixture, [1], np.array([7]))
+def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, network, problem, mixture):
+    found = restart(problem, mixture, [1], np.array([7]))
     np.testing.assert_allclose(found.weights, [[0.5, 0.5]] * 2)
     for held, before, after, whole in zip(
-        network.block_columns, mixture.blocks, found.blocks, overall.blocks, strict=True
+        network.block_columns, mixture.blocks, found.blocks, problem.overall.blocks, strict=True
     ):
         np.testing.assert_array_equal(after.means[1], X[7, held])
         np.testing.assert_array_equal(after.covariances[1], whole.covariances[0])
@@ -53,13 +52,13 @@ def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, netw
 
 def test_a_party_that_lacks_the_row_takes_its_column_means(X, network, mixture):
     X[7, 2] = np.nan
-    overall = describe(X, network, CovarianceRule())
-    found = restart(X, network, overall, mixture, [1], np.array([7]))
+    problem = make_problem(X, network, Consensus(3), CovarianceRule())
+    found = restart(problem, mixture, [1], np.array([7]))
     assert found.blocks[1].means[1, 0] == pytest.approx(np.nanmean(X[:, 2]))
 
 
-def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, network, overall, mixture):
-    infirmary = Infirmary(X, network, Consensus(3), overall)
+def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, network, problem, mixture):
+    infirmary = Infirmary(problem)
     full = np.full((2, 2), 25.0)
     same, sound = infirmary.visit(1, mixture, full, BOTH, {1: "b"}, WORST)
     assert same is mixture, "nobody else knows yet"
@@ -73,15 +72,15 @@ def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, networ
     assert infirmary.visit(3, after, full, BOTH, {}, WORST) == (after, True)
 
 
-def test_starving_at_one_root_is_enough(X, network, overall, mixture):
-    infirmary = Infirmary(X, network, Consensus(3), overall)
+def test_starving_at_one_root_is_enough(X, network, problem, mixture):
+    infirmary = Infirmary(problem)
     counts = np.array([[49.0, 1.0], [50.0, 1e-9]])
     infirmary.visit(4, mixture, counts, BOTH, {}, WORST)
     assert infirmary.waiting == [Repair(4, 1, "b", "starved")]
 
 
-def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X, network, overall, mixture):
-    infirmary = Infirmary(X, network, Consensus(3), overall)
+def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X, network, problem, mixture):
+    infirmary = Infirmary(problem)
     full = np.full((2, 2), 25.0)
     rows = []
     for iteration in range(MOST_RESTARTS):

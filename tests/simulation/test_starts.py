@@ -12,8 +12,7 @@ from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
 from vpem.simulation import kmeans as vertical
 from vpem.simulation import starts
-from vpem.simulation.model import Settings
-from vpem.simulation.overall import describe
+from vpem.simulation.model import Settings, make_problem
 
 PARTITION = {"a": [0, 3], "b": [1], "c": [2, 4]}
 
@@ -27,15 +26,15 @@ def X():
 
 
 def make_start(X, network, summation, settings, kind, rng):
-    return starts.make_start(X, network, summation, settings, kind, rng, describe(X, network, settings.rule))[:2]
+    return starts.make_start(make_problem(X, network, summation, settings.rule), settings, kind, rng)[:2]
 
 
 def kmeans(X, network, summation, n_clusters, init, rng, **limits):
-    return vertical.kmeans(X, network, summation, n_clusters, init, rng, describe(X, network), **limits)
+    return vertical.kmeans(make_problem(X, network, summation), n_clusters, init, rng, **limits)
 
 
 def plus_plus_centres(X, network, summation, n_clusters, rng):
-    return vertical.plus_plus_centres(X, network, summation, n_clusters, rng, describe(X, network))
+    return vertical.plus_plus_centres(make_problem(X, network, summation), n_clusters, rng)
 
 
 def rules(covariance_type="full"):
@@ -139,7 +138,9 @@ def test_all_roots_start_from_the_weights_that_the_first_sees(X):
     network = make_network(PARTITION, "path")
     start, traffic = make_start(X, network, Consensus(2), rules(), "kmeans", shared_generator(1))
     result = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1))
-    counts = vertical.assign(X, network, Consensus(2).adder(network), result.centres).counts
+    counts = vertical.assign(
+        make_problem(X, network, Consensus(2)), Consensus(2).adder(network), result.centres
+    ).counts
     assert np.ptp(counts, axis=0).max() > 0, "the example must have roots that count differently"
     np.testing.assert_allclose(start.weights, [counts[0] / 240])
     assert traffic.bytes - result.traffic.bytes == 4 * 2 * 8 * 3  # three numbers over four directed links, twice

@@ -16,7 +16,7 @@ from vpem.core.summation import Summation
 from vpem.core.traffic import FLOAT_BYTES, make_traffic
 from vpem.estimators import checks
 from vpem.simulation.kmeans import kmeans
-from vpem.simulation.overall import describe
+from vpem.simulation.model import make_problem
 from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
@@ -109,16 +109,13 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         network, summation = checks.build_network(
             self.partition, self.graph, 0, self.summation, table.shape[1], names, seed
         )
-        overall = describe(table, network)
+        problem = make_problem(table, network, summation)
         fits = [
             kmeans(
-                table,
-                network,
-                summation,
+                problem,
                 n_clusters,
                 init,
                 shared_generator(seed, checks.RESTART, restart),
-                overall,
                 max_iter=max_iter,
                 tol=tol,
             )

@@ -22,8 +22,8 @@ from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.progress import Progress
 from vpem.simulation.em import MixtureFit, certify, em
 from vpem.simulation.incremental import Kept, incremental_em, online_step
-from vpem.simulation.model import Settings
-from vpem.simulation.overall import Overall, describe
+from vpem.simulation.model import Problem, Settings, make_problem
+from vpem.simulation.overall import Overall
 from vpem.simulation.repair import Repair
 from vpem.simulation.starts import STARTS, Start, make_mixture, make_start
 from vpem.simulation.sweep import Table
@@ -195,7 +195,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
         network, summation, seed = self._build(table, settings, goes_on=goes_on)
-        overall = describe(table, network, settings.rule)
+        problem = make_problem(table, network, summation, settings.rule)
         traffic = pooling_traffic(network, len(table))
         best: tuple[MixtureFit, Start] | None = None
         for restart in range(1 if goes_on else n_init):
@@ -204,12 +204,12 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             if goes_on:
                 start = Start(self._mixture, make_traffic(network.agents))
             else:
-                start = self._start(table, network, summation, settings, overall, seed, restart)
-            common = (table, network, summation, start.mixture, settings, overall)
+                start = self._start(problem, settings, seed, restart)
+            watch: dict[str, Any] = {"before": before, "monitor": progress.iteration}
             if batch_size is None:
-                result = em(*common, before=before, monitor=progress.iteration)
+                result = em(problem, start.mixture, settings, **watch)
             else:
-                result = incremental_em(*common, batch_size, before=before, monitor=progress.iteration)
+                result = incremental_em(problem, start.mixture, settings, batch_size, **watch)
             progress.end(result.converged, result.n_iter)
             traffic += start.traffic + result.traffic
             if best is None or result.agreed_lower_bound > best[0].agreed_lower_bound:
@@ -218,7 +218,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         result, start = best
         self._keep(network, settings, seed, result, traffic)
         self.repairs_ = [*start.repairs, *result.repairs]
-        self.certificate_ = certify(table, network, summation, result.mixture, settings, overall)
+        self.certificate_ = certify(problem, result.mixture, settings)
         self.disagreement_ = self.certificate_.disagreement
         self._stream: tuple[Overall, Kept, int] | None = None
         if not result.converged and settings.max_iter > 0:
@@ -254,17 +254,18 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         repairs: list[Repair] = []
         if stream is None:
             checks.check_enough_rows(len(table), "n_components", settings.n_components)
-            overall, kept, n_steps = describe(table, network, settings.rule), None, 0
-            start = self._start(table, network, summation, settings, overall, seed, 0)
+            problem, kept, n_steps = make_problem(table, network, summation, settings.rule), None, 0
+            start = self._start(problem, settings, seed, 0)
             mixture, traffic, repairs = start.mixture, traffic + start.traffic, list(start.repairs)
         else:
             (overall, kept, n_steps), mixture = stream, self._mixture
+            problem = Problem(table, network, summation, overall)
             traffic, repairs = self.traffic_ + traffic, self.repairs_
-        result, kept, disagreement = online_step(table, network, summation, mixture, settings, overall, kept, n_steps)
+        result, kept, disagreement = online_step(problem, mixture, settings, kept, n_steps)
         self._keep(network, settings, seed, result, traffic + result.traffic)
         self.repairs_ = [*repairs, *result.repairs]
         self.n_iter_, self.disagreement_ = n_steps + 1, disagreement
-        self._stream = (overall, kept, n_steps + 1)
+        self._stream = (problem.overall, kept, n_steps + 1)
         if hasattr(self, "certificate_"):
             del self.certificate_  # of rows that are no longer all that counts
         return self
@@ -314,23 +315,14 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
                 "graph or hops change?); try warm_start=False"
             )
 
-    def _start(
-        self,
-        X: Table,
-        network: Network,
-        summation: Summation,
-        settings: Settings,
-        overall: Overall,
-        seed: int,
-        restart: int,
-    ) -> Start:
+    def _start(self, problem: Problem, settings: Settings, seed: int, restart: int) -> Start:
         """Starting point of one restart: what the user gave, and for the rest what `init_params` finds."""
-        n_components = settings.n_components
+        network, n_components = problem.network, settings.n_components
         weights, means, covariances = self.weights_init, self.means_init, None
         if weights is not None:
             weights = checks.check_weights_init(weights, n_components)
         if means is not None:
-            means = checks.check_means_init(means, n_components, X.shape[1])
+            means = checks.check_means_init(means, n_components, problem.X.shape[1])
         if self.precisions_init is not None:
             covariances = checks.covariances_from_precisions(
                 self.precisions_init, settings.covariance_type, n_components, network
@@ -339,7 +331,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         if weights is not None and means is not None and covariances is not None:
             return Start(make_mixture(network, weights, means, covariances), make_traffic(network.agents))
         generator = shared_generator(seed, checks.RESTART, restart)
-        found = make_start(X, network, summation, settings, kind, generator, overall)
+        found = make_start(problem, settings, kind, generator)
         mixture = make_mixture(
             network,
             found.mixture.weights if weights is None else weights,

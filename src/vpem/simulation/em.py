@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from vpem.core.covariances import CovarianceRule
 from vpem.core.gaps import expected_statistics, observed_contribution
 from vpem.core.mixture import Block, Statistics, add_statistics, careful_m_step, make_weights, normalize
-from vpem.core.network import Network
 from vpem.core.stopping import has_converged
-from vpem.core.summation import Adder, Summation, exact_adder
+from vpem.core.summation import Adder, exact_adder
 from vpem.core.traffic import FLOAT_BYTES, Traffic
-from vpem.simulation.model import Mixture, Settings
-from vpem.simulation.overall import Overall
+from vpem.simulation.model import Mixture, Problem, Settings
 from vpem.simulation.repair import Infirmary, Repair
-from vpem.simulation.sweep import Sweep, Table, sweep
+from vpem.simulation.sweep import Sweep, sweep
 
 Array = NDArray[np.float64]
 Monitor = Callable[[int, float], None]
@@ -63,8 +61,7 @@ class Certificate:
 
 
 def e_step(
-    X: Table,
-    network: Network,
+    problem: Problem,
     adder: Adder,
     mixture: Mixture,
     *,
@@ -79,8 +76,8 @@ def e_step(
         return expected_statistics(rows, responsibilities, blocks[number])
 
     return sweep(
-        X,
-        network,
+        problem.X,
+        problem.network,
         adder,
         n_values=mixture.weights.shape[1],
         contribute=lambda number, rows: observed_contribution(rows, blocks[number]),
@@ -98,12 +95,11 @@ def responder(mixture: Mixture) -> Callable[[Array], tuple[Array, Array]]:
 
 
 def m_steps(
-    network: Network,
+    problem: Problem,
     counts: Array,
     statistics: Sequence[Statistics],
     rule: CovarianceRule,
     previous: Sequence[Block],
-    overall: Overall,
 ) -> tuple[Mixture, dict[int, Hashable]]:
     """Every root's M-step: its own estimate of the weights, and its block.
 
@@ -115,21 +111,19 @@ def m_steps(
     """
     blocks: list[Block] = []
     collapsed: dict[int, Hashable] = {}
-    for number, hub in enumerate(network.hubs):
-        block, broken = careful_m_step(statistics[number], rule, previous[number], overall.smallest_variances[number])
+    for number, hub in enumerate(problem.network.hubs):
+        smallest = problem.overall.smallest_variances[number]
+        block, broken = careful_m_step(statistics[number], rule, previous[number], smallest)
         blocks.append(block)
         for component in broken:
-            collapsed.setdefault(component, network.parties[hub.root])
+            collapsed.setdefault(component, problem.network.parties[hub.root])
     return Mixture(make_weights(counts), tuple(blocks)), collapsed
 
 
 def em(
-    X: Table,
-    network: Network,
-    summation: Summation,
+    problem: Problem,
     start: Mixture,
     settings: Settings,
-    overall: Overall,
     *,
     before: Array | None = None,
     monitor: Monitor | None = None,
@@ -138,27 +132,25 @@ def em(
 
     Parameters
     ----------
-    X : Table of shape (n_samples, n_features)
-    network : Network
-    summation : Summation
+    problem : Problem
     start : Mixture
     settings : Settings
-    overall : Overall
     before : array of shape (n_views,), optional
         Last lower bounds of the run that this one goes on with.
     monitor : callable, optional
         Called after each iteration with its number and the lower bound (mean over roots).
     """
-    adder = summation.adder(network)
-    infirmary = Infirmary(X, network, summation, overall)
+    n_samples, summation = len(problem.X), problem.summation
+    adder = summation.adder(problem.network)
+    infirmary = Infirmary(problem)
     history = [] if before is None else [before]
     n_before = len(history)
     mixture, converged = start, False
     while len(history) - n_before < settings.max_iter and not converged:
-        result = e_step(X, network, adder, mixture)
-        history.append(result.scores / len(X))
+        result = e_step(problem, adder, mixture)
+        history.append(result.scores / n_samples)
         iteration = len(history) - n_before
-        mixture, collapsed = m_steps(network, result.counts, result.collected, settings.rule, mixture.blocks, overall)
+        mixture, collapsed = m_steps(problem, result.counts, result.collected, settings.rule, mixture.blocks)
         mixture, sound = infirmary.visit(
             iteration, mixture, result.counts, adder.view_of_hub, collapsed, result.worst_rows
         )
@@ -167,23 +159,23 @@ def em(
             monitor(iteration, float(history[-1].mean()))
     lower_bounds = tuple(history[n_before:])
     # An iteration's decision to stop rides on the next sum; the last one gives the final responsibilities.
-    one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * settings.n_components, settings.decision_bytes)
+    value_bytes = FLOAT_BYTES * n_samples * settings.n_components
+    one_sum = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes)
     traffic = one_sum * (len(lower_bounds) + 1) + infirmary.traffic
     return MixtureFit(mixture, lower_bounds, converged, tuple(infirmary.repairs), traffic)
 
 
-def certify(
-    X: Table, network: Network, summation: Summation, mixture: Mixture, settings: Settings, overall: Overall
-) -> Certificate:
+def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certificate:
     """Take one exact EM step from the assembled model, and compare the roots."""
-    adder = summation.adder(network)
-    here = final = e_step(X, network, adder, mixture, statistics=adder.is_exact)
-    exact = exact_adder(len(network.hubs))
+    adder = problem.summation.adder(problem.network)
+    here = final = e_step(problem, adder, mixture, statistics=adder.is_exact)
+    exact = exact_adder(len(problem.network.hubs))
     if not adder.is_exact:
         assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
-        here = e_step(X, network, exact, assembled)
-    stepped, collapsed = m_steps(network, here.counts, here.collected, settings.rule, mixture.blocks, overall)
+        here = e_step(problem, exact, assembled)
+    stepped, collapsed = m_steps(problem, here.counts, here.collected, settings.rule, mixture.blocks)
     if collapsed:
         return Certificate(math.inf, final.disagreement)
-    there = e_step(X, network, exact, stepped, statistics=False)
-    return Certificate(float(there.scores[0] - here.scores[0]) / len(X), final.disagreement)
+    there = e_step(problem, exact, stepped, statistics=False)
+    gain = float(there.scores[0] - here.scores[0]) / len(problem.X)
+    return Certificate(gain, final.disagreement)

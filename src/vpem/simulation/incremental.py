@@ -28,15 +28,13 @@ from vpem.core.mixture import (
     normalize,
     scale_statistics,
 )
-from vpem.core.network import Network
 from vpem.core.stopping import has_converged
-from vpem.core.summation import Adder, Summation
+from vpem.core.summation import Adder
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import MixtureFit, Monitor, e_step, m_steps
-from vpem.simulation.model import Mixture, Settings
-from vpem.simulation.overall import Overall
+from vpem.simulation.model import Mixture, Problem, Settings
 from vpem.simulation.repair import Infirmary, Repair
-from vpem.simulation.sweep import Sweep, Table
+from vpem.simulation.sweep import Sweep
 
 Array = NDArray[np.float64]
 
@@ -67,12 +65,9 @@ class Kept:
 
 
 def incremental_em(
-    X: Table,
-    network: Network,
-    summation: Summation,
+    problem: Problem,
     start: Mixture,
     settings: Settings,
-    overall: Overall,
     batch_size: int,
     *,
     before: Array | None = None,
@@ -83,9 +78,10 @@ def incremental_em(
     The first pass, and the pass after a repair, visits all batches with the same parameters: an ordinary iteration
     of EM. The arguments are those of `vpem.simulation.em.em`; `lower_bounds` are free energies.
     """
-    batches = batch_slices(len(X), batch_size)
-    adder, scalar_adder = summation.adder(network), summation.adder(network)
-    infirmary = Infirmary(X, network, summation, overall)
+    n_samples = len(problem.X)
+    batches = batch_slices(n_samples, batch_size)
+    adder, scalar_adder = (problem.summation.adder(problem.network) for _ in range(2))
+    infirmary = Infirmary(problem)
     history = [] if before is None else [before]
     n_before = len(history)
     mixture, converged, fresh = start, False, True
@@ -98,7 +94,7 @@ def incremental_em(
         energy = np.zeros(adder.n_views)
         worst_scores, worst_rows = np.empty(0), np.empty(0, dtype=np.intp)
         for number, batch in enumerate(batches):
-            result, kept[number] = visit(X, network, adder, mixture, batch)
+            result, kept[number] = visit(problem, adder, mixture, batch)
             is_last = number == len(batches) - 1
             if fresh:
                 energy += result.scores
@@ -107,35 +103,26 @@ def incremental_em(
             earlier = kept[number] + earlier
             if is_last or not fresh:
                 total = earlier if fresh else earlier + later[number + 1]
-                mixture, broken = m_steps(
-                    network, total.counts, total.statistics, settings.rule, mixture.blocks, overall
-                )
+                mixture, broken = m_steps(problem, total.counts, total.statistics, settings.rule, mixture.blocks)
                 collapsed.update(broken)
             worst_scores = np.concatenate([worst_scores, result.worst_scores])
             worst_rows = np.concatenate([worst_rows, result.worst_rows])
         worst_rows = worst_rows[np.argsort(worst_scores, kind="stable")]
         assert earlier is not None, "a table has rows"
-        history.append(energy / len(X))
+        history.append(energy / n_samples)
         mixture, sound = infirmary.visit(iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst_rows)
         fresh = not sound
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None:
             monitor(iteration, float(history[-1].mean()))
     lower_bounds = tuple(history[n_before:])
-    one_pass = pass_traffic(network, summation, settings, batches)
+    one_pass = pass_traffic(problem, settings, batches)
     traffic = one_pass * (len(lower_bounds) + 1) + infirmary.traffic
     return MixtureFit(mixture, lower_bounds, converged, tuple(infirmary.repairs), traffic)
 
 
 def online_step(
-    X: Table,
-    network: Network,
-    summation: Summation,
-    mixture: Mixture,
-    settings: Settings,
-    overall: Overall,
-    kept: Kept | None,
-    n_before: int,
+    problem: Problem, mixture: Mixture, settings: Settings, kept: Kept | None, n_before: int
 ) -> tuple[MixtureFit, Kept, float]:
     """One step of stepwise EM (Cappé and Moulines): an E-step of new rows, whose statistics then count for a share.
 
@@ -144,9 +131,10 @@ def online_step(
 
     Parameters
     ----------
-    X : Table of shape (n_samples, n_features)
-    network, summation, mixture, settings, overall
-        As in `incremental_em`.
+    problem : Problem
+        The new rows.
+    mixture : Mixture
+    settings : Settings
     kept : Kept or None
         Running statistics, per row.
     n_before : int
@@ -158,33 +146,35 @@ def online_step(
     kept : Kept
     disagreement : float
     """
-    adder = summation.adder(network)
-    result, new = visit(X, network, adder, mixture, slice(0, len(X)))
+    n_samples, summation = len(problem.X), problem.summation
+    adder = summation.adder(problem.network)
+    result, new = visit(problem, adder, mixture, slice(0, n_samples))
     share = (n_before + 1.0) ** -STEP_POWER
-    running = new * (share / len(X)) + (None if kept is None else kept * (1.0 - share))
-    stepped, collapsed = m_steps(network, running.counts, running.statistics, settings.rule, mixture.blocks, overall)
+    running = new * (share / n_samples) + (None if kept is None else kept * (1.0 - share))
+    stepped, collapsed = m_steps(problem, running.counts, running.statistics, settings.rule, mixture.blocks)
     repairs = tuple(
         Repair(n_before + 1, component, party, "collapsed") for component, party in sorted(collapsed.items())
     )
-    traffic = summation.sum_traffic(network, FLOAT_BYTES * len(X) * settings.n_components, settings.decision_bytes)
-    fit = MixtureFit(stepped, (result.scores / len(X),), False, repairs, traffic)
+    value_bytes = FLOAT_BYTES * n_samples * settings.n_components
+    traffic = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes)
+    fit = MixtureFit(stepped, (result.scores / n_samples,), False, repairs, traffic)
     return fit, running, result.disagreement
 
 
-def pass_traffic(network: Network, summation: Summation, settings: Settings, batches: Sequence[slice]) -> Traffic:
+def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice]) -> Traffic:
     """Traffic of one pass: the bytes of one full iteration in more messages, and one number for the free energy.
 
     The decisions of a pass ride on its last sum, and so does the free energy's number.
     """
-    traffic = make_traffic(network.agents)
-    for number, batch in enumerate(batches):
-        value_bytes = FLOAT_BYTES * (batch.stop - batch.start) * settings.n_components
-        last = number == len(batches) - 1
-        traffic += summation.sum_traffic(network, value_bytes + FLOAT_BYTES * last, settings.decision_bytes * last)
+    traffic = make_traffic(problem.network.agents)
+    for batch in batches:
+        is_last = batch is batches[-1]
+        value_bytes = FLOAT_BYTES * ((batch.stop - batch.start) * settings.n_components + is_last)
+        traffic += problem.summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes * is_last)
     return traffic
 
 
-def visit(X: Table, network: Network, adder: Adder, mixture: Mixture, batch: slice) -> tuple[Sweep[Statistics], Kept]:
+def visit(problem: Problem, adder: Adder, mixture: Mixture, batch: slice) -> tuple[Sweep[Statistics], Kept]:
     """E-step of one batch, and what it leaves behind."""
     log_weights = np.log(mixture.weights)[:, None, :]
     entropy = np.zeros(adder.n_views)
@@ -194,7 +184,7 @@ def visit(X: Table, network: Network, adder: Adder, mixture: Mixture, batch: sli
         np.subtract(entropy, xlogy(responsibilities, responsibilities).sum(axis=(1, 2)), out=entropy)
         return responsibilities, log_likelihoods
 
-    result = e_step(X, network, adder, mixture, respond=respond, within=batch)
+    result = e_step(problem, adder, mixture, respond=respond, within=batch)
     return result, Kept(result.counts, entropy, result.collected)
 
 

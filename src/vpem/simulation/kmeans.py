@@ -16,11 +16,10 @@ from vpem.core.initial import (
     random_rows,
     squared_distances,
 )
-from vpem.core.network import Network
-from vpem.core.summation import Adder, Summation
+from vpem.core.summation import Adder
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
-from vpem.simulation.overall import Overall
-from vpem.simulation.sweep import Collected, Rows, Sweep, Table, network_sums, sweep
+from vpem.simulation.model import Problem
+from vpem.simulation.sweep import Collected, Rows, Sweep, network_sums, sweep
 
 Array = NDArray[np.float64]
 
@@ -48,13 +47,10 @@ class KMeansFit:
 
 
 def kmeans(
-    X: Table,
-    network: Network,
-    summation: Summation,
+    problem: Problem,
     n_clusters: int,
     init: str | Array,
     rng: np.random.Generator,
-    overall: Overall,
     *,
     max_iter: int = 300,
     tol: float = 1e-4,
@@ -69,17 +65,15 @@ def kmeans(
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-    network : Network
-    summation : Summation
+    problem : Problem
     n_clusters : int
     init : {"k-means++", "random"} or array of shape (n_clusters, n_features)
     rng : numpy.random.Generator
         Shared by all parties.
-    overall : Overall
     max_iter : int
     tol : float
     """
+    X, network, summation = problem.X, problem.network, problem.summation
     columns = network.block_columns
     adder = summation.adder(network)
     traffic = make_traffic(network.agents)
@@ -87,10 +81,10 @@ def kmeans(
         centres = [np.asarray(init, dtype=np.float64)[:, held] for held in columns]
     elif init == "random":
         rows = random_rows(rng, len(X), n_clusters)
-        centres = overall.rows(X, rows, network)
+        centres = problem.overall.rows(X, rows, network)
     else:
-        centres, traffic = plus_plus_centres(X, network, summation, n_clusters, rng, overall)
-    variances = overall.variances
+        centres, traffic = plus_plus_centres(problem, n_clusters, rng)
+    variances = problem.overall.variances
     limits = [
         max(tol * variances[held].sum() / X.shape[1], float((ROUNDING**2 * (variances[held] + part**2)).sum()))
         for held, part in zip(columns, centres, strict=True)
@@ -99,7 +93,7 @@ def kmeans(
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
-        found = assign(X, network, adder, centres, collect=lambda _, *rows: centre_sums(*rows), merge=np.add)
+        found = assign(problem, adder, centres, collect=lambda _, *rows: centre_sums(*rows), merge=np.add)
         moved = [
             np.where(counts > 0, sums / np.maximum(counts, 1.0), part)
             for (counts, sums), part in zip(found.collected, centres, strict=True)
@@ -112,14 +106,13 @@ def kmeans(
         centres, converged = moved, bool(settled.all())
         ended = bool((settled | (since_lowest >= PATIENCE)[adder.view_of_hub]).all())
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
-    inertia = assign(X, network, adder, centres).scores
+    inertia = assign(problem, adder, centres).scores
     one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, STOP_BYTES)
     return KMeansFit(tuple(centres), inertia, n_iter, converged, traffic + one_sum * (n_iter + 1))
 
 
 def assign(
-    X: Table,
-    network: Network,
+    problem: Problem,
     adder: Adder,
     centres: Sequence[Array],
     collect: Callable[[int, Rows, Array], Collected] | None = None,
@@ -127,8 +120,8 @@ def assign(
 ) -> Sweep[Collected]:
     """Give every row to the nearest centre, at each root by the distances that it sees."""
     return sweep(
-        X,
-        network,
+        problem.X,
+        problem.network,
         adder,
         n_values=len(centres[0]),
         contribute=lambda number, block: squared_distances(block, centres[number]),
@@ -138,14 +131,7 @@ def assign(
     )
 
 
-def plus_plus_centres(
-    X: Table,
-    network: Network,
-    summation: Summation,
-    n_clusters: int,
-    rng: np.random.Generator,
-    overall: Overall,
-) -> tuple[list[Array], Traffic]:
+def plus_plus_centres(problem: Problem, n_clusters: int, rng: np.random.Generator) -> tuple[list[Array], Traffic]:
     """Greedy k-means++: rows far from the centres so far, the best of a few candidates each time.
 
     The first row follows from the shared seed. After that the root of the first hub draws the candidates from
@@ -157,6 +143,7 @@ def plus_plus_centres(
         Each block's part; a party that lacks a picked row takes its column means.
     traffic : Traffic
     """
+    X, network, summation = problem.X, problem.network, problem.summation
     n_tries = n_candidates(n_clusters)
     adder = summation.adder(network)
     picked = random_rows(rng, len(X), 1)
@@ -169,19 +156,17 @@ def plus_plus_centres(
         one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_tries, 0)
         traffic += (flood + one_sum) * (n_clusters - 1) + flood
     while len(picked) < n_clusters:
-        for rows, distances in distances_seen_first(X, network, adder, picked[-1:], overall):
+        for rows, distances in distances_seen_first(problem, adder, picked[-1:]):
             np.minimum(closest[rows], distances[:, 0], out=closest[rows])
         candidates = draw_candidates(rng, closest, n_tries)
         potentials = np.zeros(n_tries)
-        for rows, distances in distances_seen_first(X, network, adder, candidates, overall):
+        for rows, distances in distances_seen_first(problem, adder, candidates):
             potentials += np.minimum(distances, closest[rows, None]).sum(axis=0)
         picked = np.append(picked, candidates[potentials.argmin()])
-    return overall.rows(X, picked, network), traffic
+    return problem.overall.rows(X, picked, network), traffic
 
 
-def distances_seen_first(
-    X: Table, network: Network, adder: Adder, rows: NDArray[np.intp], overall: Overall
-) -> Iterator[tuple[slice, Array]]:
+def distances_seen_first(problem: Problem, adder: Adder, rows: NDArray[np.intp]) -> Iterator[tuple[slice, Array]]:
     """Squared distances of all rows to some, as the root of the first hub sees them.
 
     Yields
@@ -190,7 +175,8 @@ def distances_seen_first(
         Some of all rows.
     distances : array of shape (n_chunk, n_rows)
     """
-    centres = overall.rows(X, rows, network)
+    X, network = problem.X, problem.network
+    centres = problem.overall.rows(X, rows, network)
     for chunk, _, sums in network_sums(
         X, network, adder, len(rows), lambda number, block: squared_distances(block, centres[number])
     ):

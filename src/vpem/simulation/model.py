@@ -1,4 +1,4 @@
-"""What a simulated run works on: settings and all roots' parameters."""
+"""What a simulated run works on: the problem, the settings, and all roots' parameters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,29 @@ from numpy.typing import NDArray
 
 from vpem.core.covariances import CovarianceRule
 from vpem.core.mixture import Block
+from vpem.core.network import Network
+from vpem.core.summation import Summation
 from vpem.core.traffic import FLOAT_BYTES
+from vpem.simulation.overall import Overall, describe
+from vpem.simulation.sweep import Table
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows, the parties that hold their columns, how these add, and what each knows by itself."""
+
+    X: Table
+    """(n_samples, n_features)"""
+    network: Network
+    summation: Summation
+    overall: Overall
+
+
+def make_problem(X: Table, network: Network, summation: Summation, rule: CovarianceRule | None = None) -> Problem:
+    """Look at the columns once; with a rule for covariances, for EM."""
+    return Problem(X, network, summation, describe(X, network, rule))
 
 
 @dataclass(frozen=True, kw_only=True)

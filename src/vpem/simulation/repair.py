@@ -9,12 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.mixture import CollapsedComponentError, make_block, make_weights
-from vpem.core.network import Network
-from vpem.core.summation import Summation
 from vpem.core.traffic import FLOAT_BYTES, make_traffic
-from vpem.simulation.model import Mixture
-from vpem.simulation.overall import Overall
-from vpem.simulation.sweep import Table
+from vpem.simulation.model import Mixture, Problem
 
 Array = NDArray[np.float64]
 
@@ -45,10 +41,10 @@ class Infirmary:
     badly, and every party restarts the component there with its overall covariance.
     """
 
-    def __init__(self, X: Table, network: Network, summation: Summation, overall: Overall):
-        self.X, self.network, self.summation, self.overall = X, network, summation, overall
+    def __init__(self, problem: Problem):
+        self.problem = problem
         self.repairs: list[Repair] = []
-        self.traffic = make_traffic(network.agents)
+        self.traffic = make_traffic(problem.network.agents)
         self.waiting: list[Repair] = []
 
     def visit(
@@ -81,12 +77,13 @@ class Infirmary:
         sound : bool
             Whether nothing was, or is to be, restarted.
         """
+        problem = self.problem
         treated = [repair.component for repair in self.waiting]
         if treated:
             # A row that was tried before is left for the next worst.
             places = np.arange(len(self.repairs), len(self.repairs) + len(treated)) % len(worst_rows)
-            mixture = restart(self.X, self.network, self.overall, mixture, treated, worst_rows[places])
-            self.traffic += self.summation.flood_traffic(self.network, FLOAT_BYTES * len(treated))
+            mixture = restart(self.problem, mixture, treated, worst_rows[places])
+            self.traffic += problem.summation.flood_traffic(problem.network, FLOAT_BYTES * len(treated))
             self.repairs += self.waiting
         self.waiting = [
             repair
@@ -106,19 +103,13 @@ class Infirmary:
                     raise CollapsedComponentError(component, collapsed[component], restarts)
                 found.append(Repair(iteration, component, collapsed[component], "collapsed"))
             elif starved.any() and restarts < MOST_RESTARTS:
-                party = self.network.parties[self.network.hubs[int(starved.argmax())].root]
+                network = self.problem.network
+                party = network.parties[network.hubs[int(starved.argmax())].root]
                 found.append(Repair(iteration, component, party, "starved"))
         return found
 
 
-def restart(
-    X: Table,
-    network: Network,
-    overall: Overall,
-    mixture: Mixture,
-    components: Sequence[int],
-    rows: NDArray[np.intp],
-) -> Mixture:
+def restart(problem: Problem, mixture: Mixture, components: Sequence[int], rows: NDArray[np.intp]) -> Mixture:
     """Put some components on some rows, with each party's overall covariance and an average weight."""
     n_components = mixture.weights.shape[1]
     weights = mixture.weights.copy()
@@ -127,7 +118,8 @@ def restart(
     weights *= (n_components - len(components)) / np.where(others > 0, others, 1.0)
     weights[:, components] = 1.0
     blocks = []
-    for part, block, everything in zip(overall.rows(X, rows, network), mixture.blocks, overall.blocks, strict=True):
+    parts = problem.overall.rows(problem.X, rows, problem.network)
+    for part, block, everything in zip(parts, mixture.blocks, problem.overall.blocks, strict=True):
         means, covariances = block.means.copy(), block.covariances.copy()
         means[components] = part
         if len(covariances) == n_components:  # tied covariances stay

@@ -12,11 +12,10 @@ from vpem.core.gaps import expected_statistics
 from vpem.core.initial import random_responsibilities, random_rows
 from vpem.core.mixture import Block, Statistics, add_statistics, make_block
 from vpem.core.network import Network
-from vpem.core.summation import Summation
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import m_steps
 from vpem.simulation.kmeans import assign, kmeans
-from vpem.simulation.model import Mixture, Settings
+from vpem.simulation.model import Mixture, Problem, Settings
 from vpem.simulation.overall import Overall
 from vpem.simulation.repair import Repair
 from vpem.simulation.sweep import Table, row_chunks
@@ -36,22 +35,12 @@ class Start(NamedTuple):
     """Components that start with the overall covariance, as their own rows have none."""
 
 
-def make_start(
-    X: Table,
-    network: Network,
-    summation: Summation,
-    settings: Settings,
-    kind: str,
-    rng: np.random.Generator,
-    overall: Overall,
-) -> Start:
+def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.Generator) -> Start:
     """Find a common starting point.
 
     Parameters
     ----------
-    X : Table of shape (n_samples, n_features)
-    network : Network
-    summation : Summation
+    problem : Problem
     settings : Settings
     kind : {"kmeans", "k-means++", "random", "random_from_data"}
         - "kmeans": M-step from the labels of a vertical k-means.
@@ -60,8 +49,8 @@ def make_start(
         - "random_from_data": random rows as means, each party's overall covariance, equal weights; likewise.
     rng : numpy.random.Generator
         Shared by all parties.
-    overall : Overall
     """
+    X, network, summation, overall = problem.X, problem.network, problem.summation, problem.overall
     n_components = settings.n_components
     traffic = make_traffic(network.agents)
     if kind == "random_from_data":
@@ -77,12 +66,11 @@ def make_start(
         counts, statistics = _random_statistics(X, network, n_components, rng, before)
     else:
         max_iter = 300 if kind == "kmeans" else 0
-        found = kmeans(X, network, summation, n_components, "k-means++", rng, overall, max_iter=max_iter)
+        found = kmeans(problem, n_components, "k-means++", rng, max_iter=max_iter)
         before = _around(found.centres, overall, settings)
         adder = summation.adder(network)
         labelled = assign(
-            X,
-            network,
+            problem,
             adder,
             found.centres,
             collect=lambda number, rows, labels: expected_statistics(rows, labels, before[number]),
@@ -93,7 +81,7 @@ def make_start(
         traffic = found.traffic
         if adder.n_views > 1:
             traffic += summation.flood_traffic(network, FLOAT_BYTES * n_components)
-    mixture, collapsed = m_steps(network, counts, statistics, settings.rule, before, overall)
+    mixture, collapsed = m_steps(problem, counts, statistics, settings.rule, before)
     return Start(mixture, traffic, _repairs(collapsed))
 
 
