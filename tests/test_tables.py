@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from sklearn.model_selection import GridSearchCV
 
 from vpem import VerticalGaussianMixture, VerticalKMeans
 from vpem.tables import ArrowTable
@@ -65,6 +66,39 @@ def test_rows_in_any_order(folder, X):
         np.testing.assert_array_equal(again[100:200], X[100:200])
 
 
+def test_a_table_is_a_sequence_of_rows(X):
+    table = ArrowTable(arrow(X[:100]))
+    np.testing.assert_array_equal(np.asarray(table), X[:100])
+    np.testing.assert_array_equal(list(table), X[:100])
+    mask = np.arange(100) % 7 == 0
+    np.testing.assert_array_equal(table[mask], X[:100][mask])
+    assert table[[]].shape == (0, 4)
+    for wrong in (3, "age", np.array([1.5]), (slice(0, 2), 1)):
+        with pytest.raises(TypeError, match="a slice or a list of row numbers"):
+            table[wrong]
+    with pytest.raises(IndexError, match="from 0 to 99"):
+        table[[100]]
+    search = GridSearchCV(
+        VerticalGaussianMixture(partition=[[0, 1], [2, 3]], random_state=0), {"n_components": [1, 2]}, cv=3
+    ).fit(table)
+    assert search.best_params_ == {"n_components": 2}
+
+
+def test_large_numbers_nulls_and_booleans():
+    table = ArrowTable(pa.table({"a": [2**60, None], "b": [True, False]}))
+    np.testing.assert_array_equal(table[0:2], [[2.0**60, 1.0], [np.nan, 0.0]])
+
+
+def test_a_file_that_changes_is_noticed(tmp_path, X):
+    path = tmp_path / "table.parquet"
+    pyarrow.parquet.write_table(arrow(X[:5000]), path)
+    table = ArrowTable(path)
+    pyarrow.parquet.write_table(arrow(X[:50]), path)
+    for rows in (slice(0, 100), np.array([4999])):
+        with pytest.raises(ValueError, match=r"changed|cannot be read"):
+            table[rows]
+
+
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 20_000}, {"init_params": "random_from_data", "n_init": 2}])
 def test_fits_and_predictions_are_those_of_the_array(folder, X, arguments):
     by_number = VerticalGaussianMixture(2, partition=[[0, 1], [2, 3]], random_state=0, **arguments).fit(X)
@@ -103,6 +137,13 @@ def test_bad_tables_are_named(tmp_path):
         ArrowTable(mixed, columns=["agee"])
     with pytest.raises(ValueError, match="infinity in column 'age'"):
         ArrowTable(pa.table({"age": [1.0, float("inf")]}))[0:2]
+    with pytest.raises(ValueError, match="'age' more than once"):
+        ArrowTable(mixed, columns=["age", "age"])
+    with pytest.raises(ValueError, match="at least one column"):
+        ArrowTable(mixed, columns=[])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="at least one column"):
+        ArrowTable(tmp_path / "empty")
     with pytest.raises(ValueError, match="at least 2 rows, got 1"):
         VerticalGaussianMixture().fit(ArrowTable(pa.table({"age": [1.0]})))
 
@@ -126,7 +167,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch, kind, batch_s
     monkeypatch.setattr("vpem.tables.BATCH_ROWS", 1024)
     peaks = []
     for n_rows in (20_000, 80_000):
-        X = make_rows(n_rows, gaps=False)
+        X = make_rows(n_rows)
         if kind == "memmap":
             np.save(tmp_path / "table.npy", X)
             table = np.load(tmp_path / "table.npy", mmap_mode="r")

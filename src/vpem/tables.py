@@ -53,9 +53,13 @@ class ArrowTable:
             raise ValueError(f"{source!s} is no Parquet or Arrow file: {error}") from None
         schema = self._dataset.schema
         self.column_names = list(schema.names if columns is None else columns)
+        if not self.column_names:
+            raise ValueError("expected at least one column, got a table without any")
         for name in self.column_names:
             if name not in schema.names:
                 raise ValueError(f"expected one of the columns {', '.join(schema.names)}, got {name!r}")
+            if self.column_names.count(name) > 1 or schema.names.count(name) > 1:
+                raise ValueError(f"expected columns with different names, got {name!r} more than once")
             kind = schema.field(name).type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
                 raise ValueError(f"expected numbers in column {name!r}, got {kind}; name the columns to use")
@@ -78,7 +82,26 @@ class ArrowTable:
             if step != 1:
                 raise IndexError("expected rows without a step")
             return self._read(start, max(start, stop))
-        return self._pick(np.asarray(rows, dtype=np.intp))
+        if isinstance(rows, tuple):
+            if len(rows) != 2 or rows[1] is not Ellipsis:
+                raise TypeError(f"expected a slice or a list of row numbers, got {rows!r}")
+            return self[rows[0]]  # as scikit-learn's cross-validation asks
+        numbers = np.asarray(rows)
+        if numbers.ndim == 1 and numbers.dtype == bool and len(numbers) == self._n_rows:
+            numbers = np.flatnonzero(numbers)
+        if numbers.ndim != 1 or not (np.issubdtype(numbers.dtype, np.integer) or not len(numbers)):
+            raise TypeError(f"expected a slice or a list of row numbers, got {rows!r}")
+        return self._pick(numbers.astype(np.intp))
+
+    def __iter__(self) -> Iterator[Array]:
+        for batch in self._scan():
+            yield from batch
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All rows; for those who have the memory."""
+        if copy is False:
+            raise ValueError("expected that a copy is allowed: the rows are on disk")
+        return np.asarray(self[0 : self._n_rows], dtype=dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -114,14 +137,16 @@ class ArrowTable:
         if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self._n_rows:
             raise IndexError(f"expected row numbers from 0 to {self._n_rows - 1}, got {numbers}")
         picked = np.empty((len(numbers), len(self.column_names)))
+        if not len(numbers):
+            return picked
         first = done = 0
         for batch in self._scan():
             upto = int(np.searchsorted(wanted, first + len(batch)))
             picked[order[done:upto]] = batch[wanted[done:upto] - first]
             first, done = first + len(batch), upto
             if done == len(wanted):
-                break
-        return picked
+                return picked
+        raise ValueError(f"expected {self._n_rows} rows, found {first}: the file has changed")
 
     def _advance(self, most: int) -> Array:
         """The next rows, at most so many."""
@@ -136,9 +161,12 @@ class ArrowTable:
 
     def _scan(self) -> Iterator[Array]:
         """All rows from the first on, batch after batch."""
-        for batch in self._record_batches():
-            if len(batch):
-                yield self._checked(batch)
+        try:
+            for batch in self._record_batches():
+                if len(batch):
+                    yield self._checked(batch)
+        except (OSError, pa.ArrowException) as error:
+            raise ValueError(f"the table cannot be read (any more): {error}") from error
 
     def _record_batches(self) -> Iterator[Any]:
         if isinstance(getattr(self._dataset, "format", None), ds.ParquetFileFormat):
@@ -159,7 +187,7 @@ class ArrowTable:
         """Columns side by side as float64; missing values become NaN."""
         rows = np.empty((len(found), len(self.column_names)))
         for number, name in enumerate(self.column_names):
-            rows[:, number] = found.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
+            rows[:, number] = found.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
             if np.isinf(rows[:, number]).any():
                 raise ValueError(f"expected finite numbers or gaps, got infinity in column {name!r}")
         return rows

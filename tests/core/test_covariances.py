@@ -47,6 +47,14 @@ def test_tied_covariances_shrink_by_all_rows(sample):
     assert relative_error(found, expected) < 1e-12
 
 
+def test_each_component_shrinks_by_its_own_rows(sample):
+    covariance = np.cov(sample.T, bias=True)
+    both = shrink(np.array([covariance] * 2), np.array([10.0, 1000.0]), "oas")
+    for found, count in zip(both, (10.0, 1000.0), strict=True):
+        np.testing.assert_allclose(found, shrink(covariance[None], np.array([count]), "oas")[0])
+    assert not np.allclose(both[0], both[1])
+
+
 def test_variances_do_not_shrink():
     rule = CovarianceRule(covariance_type="diag", reg_covar=0.5, shrinkage=0.9)
     np.testing.assert_allclose(estimate_covariances(np.ones(1), np.array([[1.0, 2.0]]), rule), [[1.5, 2.5]])

@@ -38,8 +38,9 @@ def test_distances_and_the_nearest():
     assert (responsibilities[0].argmax(axis=1) == expected.argmin(axis=1)).all()
     assert (responsibilities.sum(axis=-1) == 1).all()
     np.testing.assert_array_equal(smallest[0], expected.min(axis=1))
-    tie, _ = nearest(np.zeros((1, 3)))
-    assert tie.tolist() == [[1.0, 0.0, 0.0]]
+    ties, _ = nearest(np.array([[2.0, 1.0, 1.0], [0.0, 0.0, 0.0]]))
+    assert ties[0].tolist() == [0.0, 1.0, 0.0]
+    assert ties[1].tolist() == [1 / 3] * 3, "a row that is missing everywhere"
 
 
 def test_candidates_follow_the_distances():

@@ -105,8 +105,9 @@ def test_a_stream_learns_what_a_fit_learns(graph):
     assert not hasattr(model, "certificate_")
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(X[:, :3])
-    with pytest.raises(ValueError, match="warm start"):
+    with pytest.raises(ValueError, match=r"expected to go on with n_components=2.*try a new estimator"):
         model.set_params(n_components=3).partial_fit(X)
+    assert model.predict(X).shape == (6000,), "a refused step leaves the model as it was"
 
 
 def test_a_fit_after_a_stream_and_a_stream_after_a_fit_begin_anew(X):
@@ -137,7 +138,7 @@ def test_a_collapse_is_repaired_and_recorded(graph, batch_size):
         precisions_init=[np.array([1e8, 1.0]).reshape(2, 1, 1)] * 2,
         random_state=0,
     ).fit(X)
-    assert model.repairs_[0][1:] == (0, 0, "collapsed")
+    assert model.repairs_[0][1:] == (0, 0, "collapsed", True)
     assert model.converged_
     assert sorted(np.round(model.means_[:, 1])) == [0, 5]
     assert model.traffic_.bytes > 0
@@ -154,7 +155,7 @@ def test_a_starved_component_is_repaired_and_recorded():
         max_iter=500,
         random_state=0,
     ).fit(X)
-    assert model.repairs_ == [(1, 1, 0, "starved")]
+    assert model.repairs_ == [(1, 1, 0, "starved", True)]
     assert sorted(np.round(model.means_[:, 1])) == [0, 5]
 
 
@@ -163,6 +164,106 @@ def test_what_no_repair_can_help_is_an_error_that_says_what_to_try(X):
     constant[:, 4] = 1.0
     with pytest.raises(CollapsedComponentError, match=r"at party 'post'.*try fewer components, a larger reg_covar"):
         fitted(constant, reg_covar=0.0)
+
+
+def test_a_collapse_that_nobody_could_repair_any_more_is_recorded():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1)) + 5
+    X[:40] = 0.0
+    with pytest.warns(ConvergenceWarning):
+        model = VerticalGaussianMixture(
+            2,
+            reg_covar=0.0,
+            max_iter=1,
+            weights_init=[0.5, 0.5],
+            means_init=[[0.0], [5.0]],
+            precisions_init=[np.array([1e4, 1.0]).reshape(2, 1, 1)],
+        ).fit(X)
+    assert model.repairs_ == [(1, 0, 0, "collapsed", False)]
+    assert model.certificate_.gain == np.inf
+
+
+def test_one_start_that_collapses_does_not_end_a_fit():
+    rng = np.random.default_rng(1)
+    X = np.round(rng.normal(size=(60, 2)), 1)
+    X[:30] = X[0]
+    arguments = {"n_components": 4, "partition": None, "reg_covar": 0.0}
+
+    def outcome(seed, n_init):
+        try:
+            return fitted(X, random_state=seed, n_init=n_init, **arguments)
+        except CollapsedComponentError:
+            return None
+
+    alone = [outcome(seed, 1) for seed in range(20)]
+    assert None in alone
+    assert any(model is not None for model in alone)
+    failed = alone.index(None)
+    many = next(model for model in (outcome(failed, n) for n in (5, 20, 60)) if model is not None)
+    assert np.isfinite(many.lower_bound_)
+
+
+def test_a_column_that_never_varies_has_no_variance_from_nowhere():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) * 1e-3
+    X[:, 2] = 7.0
+    X[rng.random(200) < 0.5, 2] = np.nan
+    arguments = {"n_components": 1, "partition": {"a": [0, 1], "b": [2]}}
+    with pytest.raises(CollapsedComponentError, match="no component can have a covariance at party 'b'"):
+        fitted(X, reg_covar=0.0, **arguments)
+    assert fitted(X, reg_covar=1e-8, **arguments).covariances_[1] == pytest.approx(1e-8, rel=1e-3)
+
+
+def test_a_variance_below_rounding_is_no_variance():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2)) + 1e12  # rounded to 1e-4: a variance of 1e-6 means nothing here
+    X[:, 1] = 1e12
+    with pytest.raises(CollapsedComponentError, match="no component can have a covariance at party 1"):
+        fitted(X, partition=None, n_components=1, reg_covar=1e-6)
+
+
+def test_a_component_without_a_covariance_at_the_start_is_recorded():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(100, 2)), np.full((40, 2), 9.0)])
+    model = fitted(X, partition=None, reg_covar=0.0, max_iter=0)
+    [repair] = {repair[2:] for repair in model.repairs_}
+    assert repair == (0, "collapsed", False)
+    assert model.repairs_[0].iteration == 0
+    assert np.isfinite(model.score(X))
+
+
+def test_rows_missing_everywhere_do_not_tilt_the_start():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2)) + 8 * (np.arange(400) % 2)[:, None]
+    X[:200] = np.nan
+    model = fitted(X, partition=None, max_iter=0)
+    np.testing.assert_allclose(model.weights_, [0.5, 0.5], atol=0.01)
+
+
+def test_a_stream_refuses_what_it_cannot_square_and_stays_sound(X):
+    model = VerticalGaussianMixture(2, partition=PARTIES, random_state=0).partial_fit(X)
+    before = model.means_.copy()
+    with pytest.raises(ValueError, match="whose squares can be added"):
+        model.partial_fit(X * 1e200)
+    np.testing.assert_array_equal(model.means_, before)
+    assert model.partial_fit(X).n_iter_ == 2
+
+
+def test_a_stream_counts_what_is_pooled(X):
+    arguments = {"partition": PARTIES, "random_state": 0, "graph": "path", "hops": 1, "summation": Consensus(2)}
+    model = VerticalGaussianMixture(2, init_params="random", **arguments)
+    sent = [model.partial_fit(X).traffic_.bytes for _ in range(2)]
+    pooled = 8 * 400 * 3  # the bank's two columns and the post's one travel to the shop
+    assert sent[1] - sent[0] == sent[0] == pooled + 2 * 8 * 400 * 2 + 2 * 4 * (8 * 400 * 2 + 10)
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was(X):
+    model = fitted(X)
+    for attempt in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="from 0 to 2"):
+            attempt(np.ones((5, 3)))
+        assert model.predict(X).shape == (400,)
+        assert model.certificate_.gain < 1e-3
 
 
 def nasty_tables():

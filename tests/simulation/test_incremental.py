@@ -12,8 +12,9 @@ from vpem.core.batches import batch_slices
 from vpem.core.network import make_network
 from vpem.core.summation import Consensus, Star
 from vpem.simulation.em import em
-from vpem.simulation.incremental import incremental_em, online_step, pass_traffic
+from vpem.simulation.incremental import Stream, incremental_em, online_step, pass_traffic
 from vpem.simulation.model import Settings, make_problem
+from vpem.simulation.repair import Repair
 from vpem.simulation.starts import make_mixture
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
@@ -130,7 +131,8 @@ def test_a_stream_equals_weighted_rows(problem):
     # Three calls: the rows of call t end up with the weight of their step, times what later steps left over.
     task, mixture, rules = prepare(problem, reg_covar=1e-3)
     oracle = centralized(problem, 1e-3)
-    kept, weights, responsibilities = None, np.zeros(len(problem.X)), np.zeros((len(problem.X), problem.n_components))
+    weights, responsibilities = np.zeros(len(problem.X)), np.zeros((len(problem.X), problem.n_components))
+    stream = Stream(task.overall)
     for step, rows in enumerate(np.array_split(np.arange(len(problem.X)), 3)):
         share = (step + 1) ** -0.7
         responsibilities[rows], _ = oracle.e_step(rows)
@@ -138,6 +140,80 @@ def test_a_stream_equals_weighted_rows(problem):
         weights[rows] = share / len(rows)
         seen = weights > 0
         oracle.m_step(problem.X[seen], (weights[:, None] * responsibilities)[seen])
-        fit, kept, _ = online_step(replace(task, X=problem.X[rows]), mixture, rules, kept, step)
+        fit, stream, _ = online_step(replace(task, X=problem.X[rows]), mixture, rules, stream)
         mixture = fit.mixture
         assert_same(task.network, mixture, oracle, problem.partition)
+        assert stream.n_rows == pytest.approx(1 / np.square(weights).sum()), "rows of equal weight worth as much"
+
+
+def test_the_first_step_of_a_stream_is_an_iteration_of_em():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 6)) @ rng.normal(size=(6, 6)) + 3 * rng.integers(2, size=(100, 1))
+    network = make_network({0: [0, 1, 2, 3, 4], 1: [5]}, "path")
+    rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1, shrinkage="oas")
+    task = make_problem(X, network, Consensus(3), rules.rule)
+    covariances = [np.repeat(block.covariances, 2, axis=0) for block in task.overall.blocks]
+    start = make_mixture(network, np.array([0.5, 0.5]), X[:2], covariances)
+    expected = em(task, start, rules)
+    found, _, _ = online_step(task, start, rules, Stream(task.overall))
+    np.testing.assert_allclose(found.lower_bounds, expected.lower_bounds)
+    for block, other in zip(found.mixture.blocks, expected.mixture.blocks, strict=True):
+        assert relative_error(block.covariances, other.covariances) < 1e-12
+
+
+def starved(X, graph="star"):
+    """A task in which the second of two components starts far from all rows."""
+    network = make_network({0: [0], 1: [1]}, graph)
+    rules = Settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=1e-6, max_iter=200)
+    task = make_problem(X, network, Star() if graph == "star" else Consensus(20), rules.rule)
+    start = make_mixture(network, np.array([0.5, 0.5]), np.array([[2.5, 2.5], [1e6, 1e6]]), [np.ones((2, 1, 1))] * 2)
+    return task, start, rules
+
+
+@pytest.mark.parametrize("graph", ["star", "path"])
+@pytest.mark.parametrize("batch_size", [None, 50])
+def test_repairs_are_part_of_the_traffic(graph, batch_size):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) + 5 * rng.integers(2, size=(300, 1))
+    task, start, rules = starved(X, graph)
+    if batch_size is None:
+        found = em(task, start, rules)
+        one = task.summation.sum_traffic(task.network, 8 * 300 * 2, rules.decision_bytes)
+    else:
+        found = incremental_em(task, start, rules, batch_size)
+        one = pass_traffic(task, rules, batch_slices(300, batch_size))
+    assert [repair.component for repair in found.repairs] == [1]
+    flood = task.summation.flood_traffic(task.network, 8)
+    assert found.traffic.bytes == one.bytes * (found.n_iter + 1) + flood.bytes
+    assert sorted(np.round(found.mixture.blocks[0].means[:, 0])) == [0, 5]
+
+
+@pytest.mark.parametrize("n_components", [1, 8, 9])
+def test_decisions_have_a_bit_for_each_component(n_components):
+    rules = Settings(n_components=n_components, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1)
+    assert rules.decision_bytes == 1 + 8 + (1 if n_components <= 8 else 2)
+
+
+def test_streams_repair_too():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2)) + 5 * rng.integers(2, size=(2000, 1))
+    task, mixture, rules = starved(X)
+    stream = Stream(task.overall)
+    for rows in np.array_split(np.arange(2000), 20):
+        fit, stream, _ = online_step(replace(task, X=X[rows]), mixture, rules, stream)
+        mixture = fit.mixture
+    assert stream.repairs == (Repair(1, 1, 0, "starved"),)
+    assert sorted(np.round(mixture.blocks[0].means[:, 0])) == [0, 5]
+
+
+def test_an_early_collapse_of_a_pass_is_not_forgotten():
+    # The first batch's rows are alike: a component on them collapses there, and the later batches know nothing of it.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 1)) + 5
+    X[:50] = 0.0
+    network = make_network({0: [0]}, "star")
+    rules = Settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=0.0, max_iter=2)
+    task = make_problem(X, network, Star(), rules.rule)
+    start = make_mixture(network, np.array([0.5, 0.5]), np.array([[0.0], [5.0]]), [np.array([[[1e-2]], [[1.0]]])])
+    found = incremental_em(task, start, rules, 50)
+    assert [repair[1:4] for repair in found.repairs] == [(0, 0, "collapsed")]

@@ -6,9 +6,11 @@ import pytest
 from vpem.core.covariances import CovarianceRule
 from vpem.core.mixture import CollapsedComponentError, Statistics, careful_m_step, make_block
 from vpem.core.network import make_network
-from vpem.core.summation import Consensus
+from vpem.core.summation import Consensus, Star
+from vpem.simulation.em import e_step
 from vpem.simulation.model import Mixture, make_problem
 from vpem.simulation.repair import MOST_RESTARTS, Infirmary, Repair, restart
+from vpem.simulation.sweep import N_WORST
 
 WORST = np.array([7, 3, 5])
 BOTH = np.array([0, 1])
@@ -85,13 +87,56 @@ def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X
     rows = []
     for iteration in range(MOST_RESTARTS):
         infirmary.visit(2 * iteration, mixture, full, BOTH, {1: "b"}, WORST)
-        after, _ = infirmary.visit(2 * iteration + 1, mixture, full, BOTH, {}, WORST)
+        # What it had kept collapses once more in the iteration that restarts it: that does not count.
+        after, _ = infirmary.visit(2 * iteration + 1, mixture, full, BOTH, {1: "b"}, WORST)
         rows.append(int(np.flatnonzero(X[:, 2] == after.blocks[1].means[1, 0])[0]))
     assert rows == [7, 3, 5], "each time the next worst row"
     _, sound = infirmary.visit(10, mixture, np.array([[50.0, 0.0]] * 2), BOTH, {}, WORST)
     assert sound
-    with pytest.raises(CollapsedComponentError, match=r"component 1 .* party 'b' \(3 restarts did not help\)"):
+    with (
+        pytest.raises(
+            CollapsedComponentError, match=r"component 1 .* party 'b' \(3 restarts did not help\)"
+        ) as caught,
+        infirmary.counting(infirmary.traffic),
+    ):
         infirmary.visit(11, mixture, full, BOTH, {1: "b"}, WORST)
+    assert caught.value.traffic.bytes == 2 * infirmary.traffic.bytes, "what was sent before, and for repairs"
+
+
+def test_no_two_components_are_put_on_one_row_and_the_rest_waits(X, network, problem, mixture):
+    infirmary = Infirmary(problem)
+    full = np.full((2, 2), 25.0)
+    infirmary.visit(1, mixture, full, BOTH, {0: "a", 1: "b"}, WORST)
+    infirmary.visit(2, mixture, full, BOTH, {}, np.array([7]))
+    assert infirmary.repairs == [Repair(1, 0, "a", "collapsed")]
+    assert infirmary.all_repairs()[1] == Repair(1, 1, "b", "collapsed", restarted=False)
+    infirmary.visit(3, mixture, full, BOTH, {}, WORST)
+    assert [repair.component for repair in infirmary.repairs] == [0, 1]
+    both = Infirmary(problem)
+    both.waiting = infirmary.repairs
+    both.visit(4, mixture, full, BOTH, {}, WORST)
+    assert both.traffic.bytes == 2 * 2 * 8, "two row numbers over one link, each way"
+
+
+def test_the_worst_rows_are_found_across_chunks_and_batches():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    X[100:120] = [9.0, 9.0]  # alike: only one of them counts
+    X[200:220] = np.nan
+    task = make_problem(X, make_network({0: [0], 1: [1]}, "star"), Star(), CovarianceRule())
+    blocks = tuple(make_block(np.zeros((1, 1)), np.ones((1, 1, 1)) * 1e-6) for _ in range(2))
+    mixture = Mixture(np.ones((1, 1)), blocks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vpem.simulation.sweep.CHUNK_VALUES", 1)
+        scores, rows = e_step(task, Star().adder(task.network), mixture).worst
+    distances = np.nansum(X**2, axis=1)
+    order = np.argsort(-distances)
+    expected = [*order[:1], *order[20 : 20 + N_WORST - 1]]
+    np.testing.assert_allclose(distances[rows], distances[expected])
+    assert 100 <= rows[0] < 120
+    assert (np.diff(scores) > 0).all()
+    tiny = make_problem(X * 1e-3, task.network, Star(), CovarianceRule())  # densities above one
+    assert not np.isnan(X[e_step(tiny, Star().adder(task.network), mixture).worst[1]]).any()
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
@@ -117,6 +162,14 @@ def test_a_component_that_would_collapse_keeps_what_it_had(covariance_type):
     if covariance_type != "tied":
         np.testing.assert_array_equal(block.means, [[1, 1], [5, 5]])
         np.testing.assert_allclose(block.covariances[0], previous.covariances[0])
+
+
+def test_a_variance_below_rounding_counts_as_collapsed():
+    previous = make_block(np.zeros((1, 1)), np.ones((1, 1)))
+    statistics = Statistics(np.array([10.0]), np.ones((1, 1)), np.array([[1e-9]]))
+    rule = CovarianceRule(covariance_type="diag", reg_covar=0.0)
+    assert careful_m_step(statistics, rule, previous, np.array([1e-11]))[1] == []
+    assert careful_m_step(statistics, rule, previous, np.array([1e-9]))[1] == [0]
 
 
 def test_a_block_without_rows_of_a_component_keeps_it_and_is_sound():

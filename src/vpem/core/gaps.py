@@ -25,6 +25,9 @@ from vpem.core.mixture import (
     make_block,
 )
 
+KEPT_VALUES = 2**20
+"""Values of marginals that are kept: 8 MiB."""
+
 
 def patterns(X: NDArray[np.floating]) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp]]]:
     """Which columns are there, and the rows of which that is true.
@@ -48,7 +51,7 @@ def patterns(X: NDArray[np.floating]) -> Iterator[tuple[NDArray[np.bool_], NDArr
         yield observed[row], order[start:end]
 
 
-def observed_contribution(X: NDArray[np.floating], block: Block) -> Array:
+def observed_contribution(X: NDArray[np.floating], block: Block, marginals: Marginals | None = None) -> Array:
     """Log-density of what each row has, under each component; zero for a row without anything.
 
     A contribution counts its own observed columns times `log 2 pi`, as nobody else knows how many those are.
@@ -57,21 +60,26 @@ def observed_contribution(X: NDArray[np.floating], block: Block) -> Array:
     ----------
     X : array of shape (n_samples, n_columns)
     block : Block
+    marginals : Marginals, optional
+        Kept from the same block's other rows.
 
     Returns
     -------
     array of shape (n_samples, n_components)
     """
+    marginals = Marginals(block) if marginals is None else marginals
     if not np.isnan(X).any():
         return log_contribution(X, block)
     contribution = np.zeros((len(X), len(block.means)))
     for observed, rows in patterns(X):
         if observed.any():
-            contribution[rows] = log_contribution(X[rows][:, observed], marginal(block, observed))
+            contribution[rows] = log_contribution(X[rows][:, observed], marginals.of(observed))
     return contribution
 
 
-def expected_statistics(X: NDArray[np.floating], responsibilities: Array, block: Block) -> Statistics:
+def expected_statistics(
+    X: NDArray[np.floating], responsibilities: Array, block: Block, marginals: Marginals | None = None
+) -> Statistics:
     """Statistics of the rows with their gaps filled in as the block expects them.
 
     Parameters
@@ -80,7 +88,10 @@ def expected_statistics(X: NDArray[np.floating], responsibilities: Array, block:
     responsibilities : array of shape (n_samples, n_components)
     block : Block
         The parameters with which the responsibilities were found.
+    marginals : Marginals, optional
+        Kept from the same block's other rows.
     """
+    marginals = Marginals(block) if marginals is None else marginals
     is_matrix = block.covariances.ndim == 3
     if not np.isnan(X).any():
         return block_statistics(X, responsibilities, is_matrix=is_matrix)
@@ -88,7 +99,7 @@ def expected_statistics(X: NDArray[np.floating], responsibilities: Array, block:
     for observed, rows in patterns(X):
         if observed.any():
             seen = block_statistics(X[rows][:, observed], responsibilities[rows], is_matrix=is_matrix)
-            parts.append(seen if observed.all() else fill_in(seen, block, observed))
+            parts.append(seen if observed.all() else fill_in(seen, block, marginals.of(observed), observed))
     return reduce(add_statistics, parts, no_statistics(block))
 
 
@@ -97,6 +108,23 @@ def no_statistics(block: Block) -> Statistics:
     n_components, n_columns = block.means.shape
     shape = (n_components, n_columns, n_columns) if block.covariances.ndim == 3 else (n_components, n_columns)
     return Statistics(np.zeros(n_components), block.means, np.zeros(shape))
+
+
+class Marginals:
+    """A block's parts that belong to some of its columns, kept as long as they are few."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.kept: dict[bytes, Block] = {}
+
+    def of(self, observed: NDArray[np.bool_]) -> Block:
+        """Means and covariances of the observed columns."""
+        key = observed.tobytes()
+        if key not in self.kept:
+            if len(self.kept) * self.block.covariances.size > KEPT_VALUES:
+                self.kept.clear()
+            self.kept[key] = marginal(self.block, observed)
+        return self.kept[key]
 
 
 def marginal(block: Block, observed: NDArray[np.bool_]) -> Block:
@@ -109,14 +137,13 @@ def marginal(block: Block, observed: NDArray[np.bool_]) -> Block:
     return make_block(block.means[:, observed], covariances)
 
 
-def fill_in(seen: Statistics, block: Block, observed: NDArray[np.bool_]) -> Statistics:
+def fill_in(seen: Statistics, block: Block, part: Block, observed: NDArray[np.bool_]) -> Statistics:
     """Statistics of whole rows from those of their observed columns.
 
     Filling in is linear: a row's expected deviation is `T (x_o - mu_o)` with `T = [I; S_uo S_oo^-1]`, and what
     stays uncertain has the covariance `S_uu - S_uo S_oo^-1 S_ou`, whatever was observed. So it can be done once for
     all rows of one pattern.
     """
-    part = marginal(block, observed)
     n_components, n_columns = block.means.shape
     n_gaps = int((~observed).sum())
     deviations = seen.means - part.means

@@ -75,11 +75,13 @@ def nearest(distances: Array) -> tuple[Array, Array]:
     Returns
     -------
     responsibilities : array of shape (..., n_centres)
-        One for the nearest centre (the first of equals), zero for the others.
+        One for the nearest centre (the first of equals), zero for the others. A row at no distance from any centre,
+        as one that is missing everywhere, belongs to all alike.
     smallest : array of shape (...)
     """
     labels = distances.argmin(axis=-1)
     responsibilities = (labels[..., None] == np.arange(distances.shape[-1])).astype(np.float64)
+    responsibilities[~distances.any(axis=-1)] = 1.0 / distances.shape[-1]
     return responsibilities, distances.min(axis=-1)
 
 

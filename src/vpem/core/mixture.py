@@ -8,7 +8,7 @@ which every root computes the responsibilities.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 class CollapsedComponentError(ValueError):
     """A covariance within one block is not positive definite, to rounding.
 
+    If it ends a run, `traffic` is what the run has sent.
+
     Parameters
     ----------
     component : int or None
@@ -40,6 +42,7 @@ class CollapsedComponentError(ValueError):
     def __init__(self, component: int | None, party: object = None, restarts: int = 0):
         self.component = component
         self.party = party
+        self.traffic: Any = None
         where = "" if party is None else f" at party {party!r}"
         what = "no component can have a covariance" if component is None else f"component {component} has collapsed"
         again = f" ({restarts} restarts did not help)" if restarts else ""
@@ -66,6 +69,10 @@ class Block:
     """Upper triangular U with U U^T = precision (scikit-learn: precisions_cholesky_), or 1 / deviation."""
     log_normalizers: Array
     """(n_components,): log of the density's factor in front of the exponential."""
+
+
+LOWEST = -1e300
+"""Least contribution of a row: minus infinity would turn into NaN where a network takes zero times it."""
 
 
 class Statistics(NamedTuple):
@@ -104,7 +111,7 @@ def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
         else:
             whitened = deviations * block.whiteners[:, None, :]
         distances = np.einsum("kmd,kmd->km", whitened, whitened)
-    contribution: Array = (block.log_normalizers[:, None] - 0.5 * distances).T
+    contribution: Array = np.maximum(block.log_normalizers[:, None] - 0.5 * distances, LOWEST).T
     return contribution
 
 
@@ -122,11 +129,6 @@ def normalize(log_joint: Array) -> tuple[Array, Array]:
     log_likelihoods : array of shape (...)
     """
     largest = log_joint.max(axis=-1)
-    nowhere = np.isneginf(largest)
-    if nowhere.any():  # so far away that every density is zero: all components are equally absurd
-        log_joint = np.where(nowhere[..., None], 0.0, log_joint)
-        responsibilities, log_likelihoods = normalize(log_joint)
-        return responsibilities, np.where(nowhere, -np.inf, log_likelihoods)
     joint = np.exp(log_joint - largest[..., None])
     total = joint.sum(axis=-1)
     joint /= total[..., None]
@@ -206,7 +208,8 @@ def careful_m_step(
     means = statistics.means.copy()
     covariances = estimate_covariances(statistics.counts, statistics.scatters, rule)
     empty = statistics.counts <= TINY_COUNT
-    means[empty] = previous.means[empty]
+    unusable = empty | ~np.isfinite(means).all(axis=1)
+    means[unusable] = previous.means[unusable]
     tied = STRUCTURES[rule.covariance_type].shared_by == "components"
     broken = np.zeros(len(covariances), dtype=bool) if tied else empty
     diagonals = np.diagonal(covariances, axis1=1, axis2=2) if covariances.ndim == 3 else covariances

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,7 +18,7 @@ from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import shared_generator
 from vpem.core.network import Network, assign_columns, make_network
 from vpem.core.summation import Consensus, Star, Summation
-from vpem.simulation.sweep import Table
+from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
 
@@ -56,6 +57,18 @@ def check_shrinkage(value: Any) -> float | str | None:
     return float(value)
 
 
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
+    """A fit that fails leaves the estimator as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
 def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Table:
     """Rows as an array, without a copy where possible; or a table that streams its rows, as it is.
 
@@ -66,10 +79,14 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
             estimator,
             X,
             dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
+            ensure_all_finite=False,
             ensure_min_samples=min_rows,
             reset=reset,
         )
+        # scikit-learn's own check would make a mask as large as the table.
+        for rows in row_chunks(0, len(table), table.shape[1]):
+            if np.isinf(table[rows]).any():
+                raise ValueError("expected finite numbers or gaps (NaN), got infinity in X")
         return table
     streamed: Table = X
     names = np.array(X.column_names, dtype=object)

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import shared_generator
+from vpem.core.mixture import CollapsedComponentError
 from vpem.core.network import Network
 from vpem.core.summation import Summation
 from vpem.core.traffic import Traffic, make_traffic, pooling_traffic
@@ -21,10 +22,9 @@ from vpem.estimators import checks
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.progress import Progress
 from vpem.simulation.em import MixtureFit, certify, em
-from vpem.simulation.incremental import Kept, incremental_em, online_step
+from vpem.simulation.incremental import Stream, incremental_em, online_step
 from vpem.simulation.model import Problem, Settings, make_problem
-from vpem.simulation.overall import Overall
-from vpem.simulation.repair import Repair
+from vpem.simulation.overall import look_again
 from vpem.simulation.starts import STARTS, Start, make_mixture, make_start
 from vpem.simulation.sweep import Table
 
@@ -110,7 +110,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
     certificate_ : Certificate
         ``gain`` of one more exact EM step, and the ``disagreement``; not after `partial_fit`.
     repairs_ : list of Repair
-        Components that collapsed or starved and were restarted: iteration, component, party, reason.
+        Components that collapsed or starved: iteration, component, party, reason, and whether they were restarted.
     traffic_ : Traffic
         ``messages``, ``bytes``, ``rounds`` and ``per_agent``, as a real network would send them.
     n_features_in_ : int
@@ -130,6 +130,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
     """
 
     traffic_: Traffic
+    _last_lower_bounds: Array | None
 
     def __init__(
         self,
@@ -187,48 +188,8 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         -------
         self
         """
-        settings = self._settings()
-        n_init = checks.check_count("n_init", self.n_init, 1)
-        batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
-        progress = Progress(checks.check_count("verbose", self.verbose, 0))
-        goes_on = bool(self.warm_start) and hasattr(self, "_mixture")
-        table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
-        checks.check_enough_rows(len(table), "n_components", settings.n_components)
-        network, summation, seed = self._build(table, settings, goes_on=goes_on)
-        problem = make_problem(table, network, summation, settings.rule)
-        traffic = pooling_traffic(network, len(table))
-        best: tuple[MixtureFit, Start] | None = None
-        for restart in range(1 if goes_on else n_init):
-            progress.start(restart)
-            before = self._last_lower_bounds if goes_on else None
-            if goes_on:
-                start = Start(self._mixture, make_traffic(network.agents))
-            else:
-                start = self._start(problem, settings, seed, restart)
-            watch: dict[str, Any] = {"before": before, "monitor": progress.iteration}
-            if batch_size is None:
-                result = em(problem, start.mixture, settings, **watch)
-            else:
-                result = incremental_em(problem, start.mixture, settings, batch_size, **watch)
-            progress.end(result.converged, result.n_iter)
-            traffic += start.traffic + result.traffic
-            if best is None or result.agreed_lower_bound > best[0].agreed_lower_bound:
-                best = result, start
-        assert best is not None, "n_init is at least 1"
-        result, start = best
-        self._keep(network, settings, seed, result, traffic)
-        self.repairs_ = [*start.repairs, *result.repairs]
-        self.certificate_ = certify(problem, result.mixture, settings)
-        self.disagreement_ = self.certificate_.disagreement
-        self._stream: tuple[Overall, Kept, int] | None = None
-        if not result.converged and settings.max_iter > 0:
-            warnings.warn(
-                f"the best start did not converge in {settings.max_iter} iterations; "
-                "try a larger max_iter or tol, or another init_params",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
+        with checks.unchanged_on_error(self):
+            return self._fit(X)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> VerticalGaussianMixture:  # noqa: ARG002 (scikit-learn's)
         """Take one step of stepwise EM with new rows: for streams.
@@ -246,33 +207,92 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         -------
         self
         """
-        settings = self._settings()
-        stream = getattr(self, "_stream", None)
-        table = checks.read_table(self, X, reset=stream is None)
-        network, summation, seed = self._build(table, settings, goes_on=stream is not None)
-        traffic = pooling_traffic(network, len(table))
-        repairs: list[Repair] = []
-        if stream is None:
-            checks.check_enough_rows(len(table), "n_components", settings.n_components)
-            problem, kept, n_steps = make_problem(table, network, summation, settings.rule), None, 0
-            start = self._start(problem, settings, seed, 0)
-            mixture, traffic, repairs = start.mixture, traffic + start.traffic, list(start.repairs)
-        else:
-            (overall, kept, n_steps), mixture = stream, self._mixture
-            problem = Problem(table, network, summation, overall)
-            traffic, repairs = self.traffic_ + traffic, self.repairs_
-        result, kept, disagreement = online_step(problem, mixture, settings, kept, n_steps)
-        self._keep(network, settings, seed, result, traffic + result.traffic)
-        self.repairs_ = [*repairs, *result.repairs]
-        self.n_iter_, self.disagreement_ = n_steps + 1, disagreement
-        self._stream = (problem.overall, kept, n_steps + 1)
-        if hasattr(self, "certificate_"):
-            del self.certificate_  # of rows that are no longer all that counts
-        return self
+        with checks.unchanged_on_error(self):
+            return self._partial_fit(X)
 
     def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
         """Fit, and return the label of each row."""
         return self.fit(X, y).predict(X)
+
+    def _fit(self, X: ArrayLike) -> VerticalGaussianMixture:
+        settings = self._settings()
+        n_init = checks.check_count("n_init", self.n_init, 1)
+        batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
+        progress = Progress(checks.check_count("verbose", self.verbose, 0))
+        goes_on = bool(self.warm_start) and hasattr(self, "_mixture")
+        table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
+        checks.check_enough_rows(len(table), "n_components", settings.n_components)
+        network, summation, seed = self._build(table, settings, goes_on="warm_start=False" if goes_on else "")
+        problem = make_problem(table, network, summation, settings.rule)
+        traffic = pooling_traffic(network, len(table))
+        best: tuple[MixtureFit, Start] | None = None
+        failure: CollapsedComponentError | None = None
+        for restart in range(1 if goes_on else n_init):
+            progress.start(restart)
+            if goes_on:
+                start = Start(self._mixture, make_traffic(network.agents))
+            else:
+                start = self._start(problem, settings, seed, restart)
+            traffic += start.traffic
+            watch: dict[str, Any] = {
+                "before": self._last_lower_bounds if goes_on else None,
+                "monitor": progress.iteration,
+            }
+            try:
+                if batch_size is None:
+                    result = em(problem, start.mixture, settings, **watch)
+                else:
+                    result = incremental_em(problem, start.mixture, settings, batch_size, **watch)
+            except CollapsedComponentError as error:  # another start may do better
+                failure, traffic = error, traffic + error.traffic
+                progress.fail(error)
+                continue
+            progress.end(result.converged, result.n_iter, len(result.repairs))
+            traffic += result.traffic
+            if best is None or result.agreed_lower_bound > best[0].agreed_lower_bound:
+                best = result, start
+        if best is None:
+            raise failure or AssertionError("n_init is at least 1")
+        result, start = best
+        self._keep(network, settings, seed, result, traffic)
+        self.repairs_ = [*start.repairs, *result.repairs]
+        self.certificate_ = certify(problem, result.mixture, settings)
+        self.disagreement_ = self.certificate_.disagreement
+        self._stream: Stream | None = None
+        if not result.converged and settings.max_iter > 0:
+            warnings.warn(
+                f"the best start did not converge in {settings.max_iter} iterations; "
+                "try a larger max_iter or tol, or another init_params",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _partial_fit(self, X: ArrayLike) -> VerticalGaussianMixture:
+        settings = self._settings()
+        stream = getattr(self, "_stream", None)
+        table = checks.read_table(self, X, reset=stream is None)
+        remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
+        network, summation, seed = self._build(table, settings, goes_on=remedy)
+        traffic = pooling_traffic(network, len(table))
+        if stream is None:
+            checks.check_enough_rows(len(table), "n_components", settings.n_components)
+            problem = make_problem(table, network, summation, settings.rule)
+            start = self._start(problem, settings, seed, 0)
+            stream, mixture = Stream(problem.overall, repairs=start.repairs), start.mixture
+            traffic += start.traffic
+        else:
+            overall = look_again(stream.overall, table, network)
+            problem, mixture = Problem(table, network, summation, overall), self._mixture
+            traffic = self.traffic_ + traffic
+        result, stream, disagreement = online_step(problem, mixture, settings, stream)
+        self._keep(network, settings, seed, result, traffic + result.traffic)
+        self.repairs_ = [*stream.repairs, *result.repairs[len(result.repairs) - len(stream.waiting) :]]
+        self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
+        self._stream, self._last_lower_bounds = stream, None
+        if hasattr(self, "certificate_"):
+            del self.certificate_  # of rows that are no longer all that counts
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -289,31 +309,32 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             shrinkage=checks.check_shrinkage(self.shrinkage),
         )
 
-    def _build(self, X: Table, settings: Settings, *, goes_on: bool) -> tuple[Network, Summation, int]:
-        """Network, summation and shared seed; those of the last fit if this one goes on with it."""
+    def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
+        """Network, summation and shared seed; if this fit goes on with the last one, they must suit each other.
+
+        `goes_on` is empty, or says what to try if they do not.
+        """
         seed = self._seed if goes_on else checks.shared_seed(self.random_state)
         names = getattr(self, "feature_names_in_", None)
         network, summation = checks.build_network(
             self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
         )
-        if goes_on:
-            self._check_goes_on(settings, network)
-        return network, summation, seed
-
-    def _check_goes_on(self, settings: Settings, network: Network) -> None:
-        """A warm start can change the links and how long EM runs, not what it fits."""
+        if not goes_on:
+            return network, summation, seed
+        # Links and the length of a run may change, but not what is fitted.
         fitted = (len(self.weights_), self._covariance_type)
         asked = (settings.n_components, settings.covariance_type)
         if fitted != asked:
             raise ValueError(
-                f"expected a warm start with the fitted n_components={fitted[0]} and covariance_type="
-                f"{fitted[1]!r}, got {asked[0]} and {asked[1]!r}; try warm_start=False"
+                f"expected to go on with n_components={fitted[0]} and covariance_type={fitted[1]!r}, as fitted, got "
+                f"{asked[0]} and {asked[1]!r}; try {goes_on}"
             )
         if not network.has_blocks_of(self._network):
             raise ValueError(
-                "expected a warm start with the fitted parties, columns and hubs, got others (did partition, "
-                "graph or hops change?); try warm_start=False"
+                "expected to go on with the fitted parties, columns and hubs, got others (did partition, graph or "
+                f"hops change?); try {goes_on}"
             )
+        return network, summation, seed
 
     def _start(self, problem: Problem, settings: Settings, seed: int, restart: int) -> Start:
         """Starting point of one restart: what the user gave, and for the rest what `init_params` finds."""

@@ -25,11 +25,17 @@ class Progress:
             )
         self.last = lower_bound
 
-    def end(self, converged: bool, n_iter: int) -> None:
+    def end(self, converged: bool, n_iter: int, n_repairs: int) -> None:
         """Close a run."""
         if self.verbose > 0 and self.last is not None:
             outcome = "converged" if converged else "did not converge"
+            repairs = f", {n_repairs} components repaired" if n_repairs else ""
             print(
-                f"start {self.restart} {outcome} in {n_iter} iterations: log-likelihood {self.last:.6f}",
+                f"start {self.restart} {outcome} in {n_iter} iterations: log-likelihood {self.last:.6f}{repairs}",
                 flush=True,
             )
+
+    def fail(self, error: Exception) -> None:
+        """Close a run that came to nothing."""
+        if self.verbose > 0:
+            print(f"start {self.restart} failed: {error}", flush=True)

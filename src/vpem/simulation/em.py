@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.covariances import CovarianceRule
-from vpem.core.gaps import expected_statistics, observed_contribution
+from vpem.core.gaps import Marginals, expected_statistics, observed_contribution
 from vpem.core.mixture import Block, Statistics, add_statistics, careful_m_step, make_weights, normalize
 from vpem.core.stopping import has_converged
 from vpem.core.summation import Adder, exact_adder
@@ -70,17 +70,20 @@ def e_step(
     within: slice | None = None,
 ) -> Sweep[Statistics]:
     """One pass over rows with fixed parameters; its scores are the roots' log-likelihoods."""
-    blocks = mixture.blocks
+    blocks, marginals = mixture.blocks, [Marginals(block) for block in mixture.blocks]
+
+    def contribute(number: int, rows: NDArray[np.floating]) -> Array:
+        return observed_contribution(rows, blocks[number], marginals[number])
 
     def collect(number: int, rows: NDArray[np.floating], responsibilities: Array) -> Statistics:
-        return expected_statistics(rows, responsibilities, blocks[number])
+        return expected_statistics(rows, responsibilities, blocks[number], marginals[number])
 
     return sweep(
         problem.X,
         problem.network,
         adder,
         n_values=mixture.weights.shape[1],
-        contribute=lambda number, rows: observed_contribution(rows, blocks[number]),
+        contribute=contribute,
         respond=respond or responder(mixture),
         collect=collect if statistics else None,
         merge=add_statistics,
@@ -146,23 +149,24 @@ def em(
     history = [] if before is None else [before]
     n_before = len(history)
     mixture, converged = start, False
+    # An iteration's decision to stop rides on the next sum; the last one gives the final responsibilities.
+    value_bytes = FLOAT_BYTES * n_samples * settings.n_components
+    one_sum = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes)
     while len(history) - n_before < settings.max_iter and not converged:
         result = e_step(problem, adder, mixture)
         history.append(result.scores / n_samples)
         iteration = len(history) - n_before
         mixture, collapsed = m_steps(problem, result.counts, result.collected, settings.rule, mixture.blocks)
-        mixture, sound = infirmary.visit(
-            iteration, mixture, result.counts, adder.view_of_hub, collapsed, result.worst_rows
-        )
+        with infirmary.counting(one_sum * iteration):
+            mixture, sound = infirmary.visit(
+                iteration, mixture, result.counts, adder.view_of_hub, collapsed, result.worst[1]
+            )
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None:
             monitor(iteration, float(history[-1].mean()))
     lower_bounds = tuple(history[n_before:])
-    # An iteration's decision to stop rides on the next sum; the last one gives the final responsibilities.
-    value_bytes = FLOAT_BYTES * n_samples * settings.n_components
-    one_sum = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes)
     traffic = one_sum * (len(lower_bounds) + 1) + infirmary.traffic
-    return MixtureFit(mixture, lower_bounds, converged, tuple(infirmary.repairs), traffic)
+    return MixtureFit(mixture, lower_bounds, converged, infirmary.all_repairs(), traffic)
 
 
 def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certificate:

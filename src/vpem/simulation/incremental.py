@@ -1,10 +1,10 @@
 """Batch VP-EM: incremental EM (Neal and Hinton), an M-step after every batch; and stepwise EM for streams.
 
-The paper keeps every root's responsibilities and updates the sums of the M-step by difference. Here each batch
-keeps its own *statistics* instead: they are smaller as soon as a batch has more rows than a block has numbers, they
-hold with gaps too (whose filling-in depends on the parameters of the time), and nothing is ever subtracted, so that
-no rounding can pile up. The statistics of all batches but one are those of the batches before it, as they are now,
-and of those after it, as they were at the beginning of the pass.
+The paper keeps every root's responsibilities and updates the sums of the M-step by difference. Here each batch keeps
+its own *statistics* instead: they are smaller if a batch has a few times more rows than a block has columns,
+they hold with gaps too (whose filling-in depends on the parameters of the time), and nothing is ever subtracted, so
+that no rounding can pile up. The statistics of all batches but one are those of the batches before it, as they are
+now, and of those after it, as they were at the beginning of the pass.
 
 What does not fall is the *free energy*: the likelihood of the rows just visited, plus what the kept statistics
 stand for under the new parameters. It costs one number more per agent and pass.
@@ -12,6 +12,7 @@ stand for under the new parameters. It costs one number more per agent and pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,9 @@ from vpem.core.summation import Adder
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import MixtureFit, Monitor, e_step, m_steps
 from vpem.simulation.model import Mixture, Problem, Settings
+from vpem.simulation.overall import Overall
 from vpem.simulation.repair import Infirmary, Repair
-from vpem.simulation.sweep import Sweep
+from vpem.simulation.sweep import Sweep, lowest
 
 Array = NDArray[np.float64]
 
@@ -84,6 +86,7 @@ def incremental_em(
     infirmary = Infirmary(problem)
     history = [] if before is None else [before]
     n_before = len(history)
+    one_pass = pass_traffic(problem, settings, batches)
     mixture, converged, fresh = start, False, True
     kept: list[Any] = [None] * len(batches)
     while len(history) - n_before < settings.max_iter and not converged:
@@ -92,7 +95,7 @@ def incremental_em(
         earlier: Kept | None = None
         collapsed: dict[int, Hashable] = {}
         energy = np.zeros(adder.n_views)
-        worst_scores, worst_rows = np.empty(0), np.empty(0, dtype=np.intp)
+        worst: tuple[Any, Any] = (np.empty(0), np.empty(0, dtype=np.intp))
         for number, batch in enumerate(batches):
             result, kept[number] = visit(problem, adder, mixture, batch)
             is_last = number == len(batches) - 1
@@ -104,30 +107,47 @@ def incremental_em(
             if is_last or not fresh:
                 total = earlier if fresh else earlier + later[number + 1]
                 mixture, broken = m_steps(problem, total.counts, total.statistics, settings.rule, mixture.blocks)
-                collapsed.update(broken)
-            worst_scores = np.concatenate([worst_scores, result.worst_scores])
-            worst_rows = np.concatenate([worst_rows, result.worst_rows])
-        worst_rows = worst_rows[np.argsort(worst_scores, kind="stable")]
+                collapsed = {**broken, **collapsed}
+            scores, rows = (np.concatenate(pair) for pair in zip(worst, result.worst, strict=True))
+            worst = lowest(scores, rows)
         assert earlier is not None, "a table has rows"
         history.append(energy / n_samples)
-        mixture, sound = infirmary.visit(iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst_rows)
+        with infirmary.counting(one_pass * iteration):
+            mixture, sound = infirmary.visit(
+                iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst[1]
+            )
         fresh = not sound
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None:
             monitor(iteration, float(history[-1].mean()))
     lower_bounds = tuple(history[n_before:])
-    one_pass = pass_traffic(problem, settings, batches)
     traffic = one_pass * (len(lower_bounds) + 1) + infirmary.traffic
-    return MixtureFit(mixture, lower_bounds, converged, tuple(infirmary.repairs), traffic)
+    return MixtureFit(mixture, lower_bounds, converged, infirmary.all_repairs(), traffic)
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """What stepwise EM carries from one call to the next."""
+
+    overall: Overall
+    """Of the first call's rows."""
+    kept: Kept | None = None
+    """Running statistics, per row."""
+    n_rows: float = 0.0
+    """How many rows of equal weight would be worth as much."""
+    n_steps: int = 0
+    repairs: tuple[Repair, ...] = ()
+    waiting: tuple[Repair, ...] = ()
+    """Components to be restarted with the next call."""
 
 
 def online_step(
-    problem: Problem, mixture: Mixture, settings: Settings, kept: Kept | None, n_before: int
-) -> tuple[MixtureFit, Kept, float]:
+    problem: Problem, mixture: Mixture, settings: Settings, stream: Stream
+) -> tuple[MixtureFit, Stream, float]:
     """One step of stepwise EM (Cappé and Moulines): an E-step of new rows, whose statistics then count for a share.
 
     The share of the t-th step is `t ** -0.7`: the first step takes its rows alone, and old rows fade slowly enough
-    for the estimates to settle. A component that would collapse keeps its parameters until rows arrive for it.
+    for the estimates to settle. Components are repaired as in EM, without a limit.
 
     Parameters
     ----------
@@ -135,30 +155,51 @@ def online_step(
         The new rows.
     mixture : Mixture
     settings : Settings
-    kept : Kept or None
-        Running statistics, per row.
-    n_before : int
-        Steps so far.
+    stream : Stream
 
     Returns
     -------
     fit : MixtureFit
-    kept : Kept
+    stream : Stream
     disagreement : float
     """
     n_samples, summation = len(problem.X), problem.summation
     adder = summation.adder(problem.network)
     result, new = visit(problem, adder, mixture, slice(0, n_samples))
-    share = (n_before + 1.0) ** -STEP_POWER
-    running = new * (share / n_samples) + (None if kept is None else kept * (1.0 - share))
-    stepped, collapsed = m_steps(problem, running.counts, running.statistics, settings.rule, mixture.blocks)
-    repairs = tuple(
-        Repair(n_before + 1, component, party, "collapsed") for component, party in sorted(collapsed.items())
-    )
+    n_steps = stream.n_steps + 1
+    share = n_steps**-STEP_POWER
+    kept, n_rows = new * (share / n_samples), float(n_samples)
+    if stream.kept is not None:
+        kept += stream.kept * (1.0 - share)
+        n_rows = 1.0 / (share**2 / n_samples + (1.0 - share) ** 2 / stream.n_rows)
+    whole = kept * n_rows
+    stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, settings.rule, mixture.blocks)
+    infirmary = Infirmary(problem, most_restarts=math.inf)
+    infirmary.waiting = list(stream.waiting)
+    stepped, _ = infirmary.visit(n_steps, stepped, whole.counts, adder.view_of_hub, collapsed, result.worst[1])
+    if infirmary.repairs:
+        kept = _forget(kept, stepped, [repair.component for repair in infirmary.repairs])
     value_bytes = FLOAT_BYTES * n_samples * settings.n_components
-    traffic = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes)
-    fit = MixtureFit(stepped, (result.scores / n_samples,), False, repairs, traffic)
-    return fit, running, result.disagreement
+    traffic = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes) + infirmary.traffic
+    fit = MixtureFit(stepped, (result.scores / n_samples,), False, infirmary.all_repairs(), traffic)
+    repairs = (*stream.repairs, *infirmary.repairs)
+    after = Stream(stream.overall, kept, n_rows, n_steps, repairs, tuple(infirmary.waiting))
+    return fit, after, result.disagreement
+
+
+def _forget(kept: Kept, mixture: Mixture, components: list[int]) -> Kept:
+    """Statistics in which some components count for what they were restarted with."""
+    counts = kept.counts.copy()
+    counts[:, components] = np.broadcast_to(mixture.weights, counts.shape)[:, components]
+    found = []
+    for own, block in zip(kept.statistics, mixture.blocks, strict=True):
+        weights, means, scatters = own.counts.copy(), own.means.copy(), own.scatters.copy()
+        weights[components] = mixture.weights.mean(axis=0)[components]
+        means[components] = block.means[components]
+        covariances = np.broadcast_to(block.covariances, scatters.shape)
+        scatters[components] = (covariances.T * weights).T[components]
+        found.append(Statistics(weights, means, scatters, own.gap_entropy))
+    return Kept(counts, kept.entropy, tuple(found))
 
 
 def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice]) -> Traffic:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.covariances import EPSILON, CovarianceRule
+from vpem.core.covariances import EPSILON, STRUCTURES, CovarianceRule
 from vpem.core.gaps import expected_statistics
 from vpem.core.mixture import Block, CollapsedComponentError, Statistics, add_statistics, m_step, make_block
 from vpem.core.network import Network
 from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
+
+LARGEST = 1e150
+"""Values up to this size have squares that can be added."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,31 +39,47 @@ class Overall:
         return [found[:, held] for held in network.block_columns]
 
 
-def column_moments(X: Table, network: Network) -> tuple[Array, Array, Array]:
-    """Mean, variance and largest size of every column's values; (n_features,) each."""
+def column_moments(X: Table) -> tuple[Array, Array, Array, Array]:
+    """Number, mean, variance and largest size of every column's values; (n_features,) each."""
     counts, sums, largest = np.zeros((3, X.shape[1]))
     for rows in row_chunks(0, len(X), X.shape[1]):
         chunk = X[rows]
         there = ~np.isnan(chunk)
         counts += there.sum(axis=0)
-        sums += np.where(there, chunk, 0.0).sum(axis=0, dtype=np.float64)
-        largest = np.maximum(largest, np.abs(np.where(there, chunk, 0.0)).max(axis=0))
+        values = np.where(there, chunk, 0.0)
+        sums += values.sum(axis=0, dtype=np.float64)
+        largest = np.maximum(largest, np.abs(values).max(axis=0))
+    present = np.maximum(counts, 1.0)
+    means, squares = sums / present, np.zeros(X.shape[1])
+    with np.errstate(over="ignore"):  # too large a size is an error of its own
+        for rows in row_chunks(0, len(X), X.shape[1]):
+            squares += np.nansum(np.square(X[rows] - means), axis=0)
+    return counts, means, squares / present, largest
+
+
+def check_sizes(network: Network, largest: Array) -> None:
+    """Raise ValueError for a column whose squares cannot be added."""
     for party, columns in zip(network.parties, network.columns, strict=True):
-        for column in columns:
-            if counts[column] == 0:
-                raise ValueError(
-                    f"column {column} of party {party!r} holds no value at all; leave it out, "
-                    "or begin a stream with rows that have some"
-                )
-            if largest[column] > 1e150:
-                raise ValueError(
-                    f"expected numbers whose squares can be added, got {largest[column]:.3g} in column {column} "
-                    f"of party {party!r}; scale the column"
-                )
-    means, squares = sums / counts, np.zeros(X.shape[1])
-    for rows in row_chunks(0, len(X), X.shape[1]):
-        squares += np.nansum(np.square(X[rows] - means), axis=0)
-    return means, squares / counts, largest
+        for column in columns[largest[columns] > LARGEST]:
+            raise ValueError(
+                f"expected numbers whose squares can be added, got {largest[column]:.3g} in column {column} of "
+                f"party {party!r}; scale the column"
+            )
+
+
+def rounding_noise(largest: Array) -> Array:
+    """What rounding alone would leave of variances: deviations from a mean are rounded like the values."""
+    noise: Array = np.square(16 * EPSILON * largest)
+    return noise
+
+
+def look_again(overall: Overall, X: Table, network: Network) -> Overall:
+    """The first rows' moments, with the sizes of more rows of a stream."""
+    *_, largest = column_moments(X)
+    check_sizes(network, largest)
+    noise = rounding_noise(largest)
+    pairs = zip(overall.smallest_variances, network.block_columns, strict=True)
+    return replace(overall, smallest_variances=tuple(np.maximum(own, noise[held]) for own, held in pairs))
 
 
 def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> Overall:
@@ -71,16 +90,28 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
     CollapsedComponentError
         If a block's columns have a singular covariance, so that no component could have another.
     """
-    means, variances, largest = column_moments(X, network)
-    # Deviations from a mean are rounded like the values themselves.
-    noise = np.square(16 * EPSILON * largest)
+    counts, means, variances, largest = column_moments(X)
+    for party, held in zip(network.parties, network.columns, strict=True):
+        for column in held[counts[held] == 0]:
+            raise ValueError(
+                f"column {column} of party {party!r} holds no value at all; leave it out, "
+                "or begin a stream with rows that have some"
+            )
+    check_sizes(network, largest)
+    noise = rounding_noise(largest)
     columns = network.block_columns
     smallest = tuple(noise[held] for held in columns)
     if rule is None:
         return Overall(means, variances, (), smallest)
+    # Gaps of a column that does not vary must not be filled in with a variance from nowhere.
+    varies = variances > noise
+    own = STRUCTURES[rule.covariance_type].shared_by != "columns"
     plain = []
-    for held in columns:
-        diagonal = np.where(variances[held] > 0, variances[held], 1.0)
+    for hub, held in zip(network.hubs, columns, strict=True):
+        if not (varies[held].all() if own else varies[held].any()) and rule.reg_covar == 0:
+            raise CollapsedComponentError(None, network.parties[hub.root])
+        else_variance = rule.reg_covar or variances[held].mean()
+        diagonal = np.where(varies[held], variances[held], else_variance)
         covariance = np.diag(diagonal)[None] if rule.is_matrix else diagonal[None]
         plain.append(make_block(means[held][None], covariance))
     statistics: list[Statistics] = []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.mixture import CollapsedComponentError, make_block, make_weights
-from vpem.core.traffic import FLOAT_BYTES, make_traffic
+from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Mixture, Problem
 
 Array = NDArray[np.float64]
@@ -22,7 +23,7 @@ MOST_RESTARTS = 3
 
 
 class Repair(NamedTuple):
-    """A component that could not go on, and was restarted."""
+    """A component that could not go on."""
 
     iteration: int
     """When it was found; 0 at the start."""
@@ -31,6 +32,8 @@ class Repair(NamedTuple):
     """The party that found it."""
     reason: str
     """"collapsed" (no positive definite covariance) or "starved" (no rows)."""
+    restarted: bool = True
+    """Whether it was put on another row; otherwise it kept what it had, or began with the overall covariance."""
 
 
 class Infirmary:
@@ -41,8 +44,8 @@ class Infirmary:
     badly, and every party restarts the component there with its overall covariance.
     """
 
-    def __init__(self, problem: Problem):
-        self.problem = problem
+    def __init__(self, problem: Problem, most_restarts: float = MOST_RESTARTS):
+        self.problem, self.most_restarts = problem, most_restarts
         self.repairs: list[Repair] = []
         self.traffic = make_traffic(problem.network.agents)
         self.waiting: list[Repair] = []
@@ -69,7 +72,7 @@ class Infirmary:
         collapsed : mapping
             Component to the party that found it collapsed.
         worst_rows : array
-            Badly explained rows, the worst first.
+            Badly explained rows, no two alike, the worst first.
 
         Returns
         -------
@@ -78,19 +81,33 @@ class Infirmary:
             Whether nothing was, or is to be, restarted.
         """
         problem = self.problem
-        treated = [repair.component for repair in self.waiting]
+        # Not more than there are rows to put them on; the rest has to wait. A row that was tried before comes last.
+        rows = np.roll(worst_rows, -len(self.repairs))[: len(self.waiting)]
+        now, self.waiting = self.waiting[: len(rows)], self.waiting[len(rows) :]
+        treated = [repair.component for repair in now]
         if treated:
-            # A row that was tried before is left for the next worst.
-            places = np.arange(len(self.repairs), len(self.repairs) + len(treated)) % len(worst_rows)
-            mixture = restart(self.problem, mixture, treated, worst_rows[places])
+            mixture = restart(problem, mixture, treated, rows)
             self.traffic += problem.summation.flood_traffic(problem.network, FLOAT_BYTES * len(treated))
-            self.repairs += self.waiting
-        self.waiting = [
-            repair
-            for repair in self._examine(iteration, counts[view_of_hub], collapsed)
-            if repair.component not in treated
-        ]
+            self.repairs += now
+        broken = {component: party for component, party in collapsed.items() if component not in treated}
+        found = self._examine(iteration, counts[view_of_hub], broken)
+        waiting = {repair.component: repair for repair in found if repair.component not in treated}
+        waiting |= {repair.component: repair for repair in self.waiting}
+        self.waiting = [waiting[component] for component in sorted(waiting)]
         return mixture, not treated and not self.waiting
+
+    def all_repairs(self) -> tuple[Repair, ...]:
+        """What was restarted, and what was still waiting for it in the end."""
+        return tuple(self.repairs + [repair._replace(restarted=False) for repair in self.waiting])
+
+    @contextmanager
+    def counting(self, sent: Traffic) -> Iterator[None]:
+        """Let an error that ends the run know what was sent before it."""
+        try:
+            yield
+        except CollapsedComponentError as error:
+            error.traffic = sent + self.traffic
+            raise
 
     def _examine(self, iteration: int, counts: Array, collapsed: Mapping[int, Hashable]) -> list[Repair]:
         """What is broken now, by component; `counts` are each hub's."""
@@ -99,10 +116,10 @@ class Infirmary:
             restarts = sum(repair.component == component for repair in self.repairs)
             starved = counts[:, component] < STARVED_COUNT
             if component in collapsed:
-                if restarts >= MOST_RESTARTS:
+                if restarts >= self.most_restarts:
                     raise CollapsedComponentError(component, collapsed[component], restarts)
                 found.append(Repair(iteration, component, collapsed[component], "collapsed"))
-            elif starved.any() and restarts < MOST_RESTARTS:
+            elif starved.any() and restarts < self.most_restarts:
                 network = self.problem.network
                 party = network.parties[network.hubs[int(starved.argmax())].root]
                 found.append(Repair(iteration, component, party, "starved"))

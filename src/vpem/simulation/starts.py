@@ -128,4 +128,6 @@ def _random_statistics(
 
 
 def _repairs(collapsed: dict[int, Hashable]) -> tuple[Repair, ...]:
-    return tuple(Repair(0, component, party, "collapsed") for component, party in sorted(collapsed.items()))
+    return tuple(
+        Repair(0, component, party, "collapsed", restarted=False) for component, party in sorted(collapsed.items())
+    )

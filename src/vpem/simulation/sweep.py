@@ -52,10 +52,8 @@ class Sweep(Generic[Collected]):
     """Largest difference between two roots' responsibilities."""
     collected: tuple[Collected, ...]
     """What `collect` found for each block, from its own root's responsibilities; empty without it."""
-    worst_scores: Array
-    """The lowest scores of single rows, as the root of the first hub sees them, in ascending order."""
-    worst_rows: NDArray[np.intp]
-    """Those rows."""
+    worst: tuple[Array, NDArray[np.intp]]
+    """Lowest scores of single rows, as the root of the first hub sees them, in ascending order; and those rows."""
 
 
 def row_chunks(start: int, stop: int, values_per_row: int) -> Iterator[slice]:
@@ -63,6 +61,15 @@ def row_chunks(start: int, stop: int, values_per_row: int) -> Iterator[slice]:
     size = max(64, CHUNK_VALUES // values_per_row)
     for first in range(start, stop, size):
         yield slice(first, min(first + size, stop))
+
+
+def lowest(scores: Array, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
+    """The rows of the lowest finite scores, lowest first; of equal scores (rows that are alike) only one."""
+    if len(scores) > 8 * N_WORST:
+        few = np.argpartition(scores, 8 * N_WORST)[: 8 * N_WORST]
+        scores, rows = scores[few], rows[few]
+    found, places = np.unique(scores[np.isfinite(scores)], return_index=True)
+    return found[:N_WORST], rows[np.isfinite(scores)][places[:N_WORST]]
 
 
 def network_sums(
@@ -136,7 +143,7 @@ def sweep(
     scores = np.zeros(adder.n_views)
     disagreement = 0.0
     collected: list[Collected] = []
-    worst_scores, worst_rows = np.empty(0), np.empty(0, dtype=np.intp)
+    worst = np.empty(0), np.empty(0, dtype=np.intp)
     for rows, blocks, sums in network_sums(X, network, adder, n_values, contribute, within):
         responsibilities, row_scores = respond(sums)
         counts += responsibilities.sum(axis=1)
@@ -144,16 +151,14 @@ def sweep(
         if adder.n_views > 1:
             spread = responsibilities.max(axis=0) - responsibilities.min(axis=0)
             disagreement = max(disagreement, float(spread.max()))
-        seen = row_scores[adder.view_of_hub[0]]
-        lowest = np.argpartition(seen, min(N_WORST, len(seen) - 1))[:N_WORST]
-        worst_scores = np.concatenate([worst_scores, seen[lowest]])
-        worst_rows = np.concatenate([worst_rows, lowest + rows.start])
-        order = np.argsort(worst_scores, kind="stable")[:N_WORST]
-        worst_scores, worst_rows = worst_scores[order], worst_rows[order]
+        first = adder.view_of_hub[0]
+        # A row that is missing everywhere is explained neither well nor badly.
+        seen = np.where(sums[first].any(axis=1), row_scores[first], np.inf)
+        worst = lowest(np.concatenate([worst[0], seen]), np.concatenate([worst[1], np.arange(rows.start, rows.stop)]))
         if collect is not None:
             new = [
                 collect(number, block, responsibilities[view])
                 for number, (block, view) in enumerate(zip(blocks, adder.view_of_hub, strict=True))
             ]
             collected = list(map(merge, collected, new)) if collected and merge is not None else new
-    return Sweep(counts, scores, disagreement, tuple(collected), worst_scores, worst_rows)
+    return Sweep(counts, scores, disagreement, tuple(collected), worst)
