@@ -25,6 +25,10 @@ from vpem.core.covariances import (
 Array = NDArray[np.float64]
 
 
+LOWEST = -1e300
+"""Least contribution of a row: minus infinity would turn into NaN where a network takes zero times it."""
+
+
 class CollapsedComponentError(ValueError):
     """A covariance within one block is not positive definite, to rounding.
 
@@ -69,10 +73,6 @@ class Block:
     """Upper triangular U with U U^T = precision (scikit-learn: precisions_cholesky_), or 1 / deviation."""
     log_normalizers: Array
     """(n_components,): log of the density's factor in front of the exponential."""
-
-
-LOWEST = -1e300
-"""Least contribution of a row: minus infinity would turn into NaN where a network takes zero times it."""
 
 
 class Statistics(NamedTuple):

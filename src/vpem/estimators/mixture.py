@@ -244,7 +244,8 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
                 else:
                     result = incremental_em(problem, start.mixture, settings, batch_size, **watch)
             except CollapsedComponentError as error:  # another start may do better
-                failure, traffic = error, traffic + error.traffic
+                failure = error
+                traffic += error.traffic or make_traffic(network.agents)
                 progress.fail(error)
                 continue
             progress.end(result.converged, result.n_iter, len(result.repairs))
