@@ -64,7 +64,6 @@ class ArrowTable:
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
                 raise ValueError(f"expected numbers in column {name!r}, got {kind}; name the columns to use")
         self._n_rows = int(self._dataset.count_rows())
-        self._rest = np.empty((0, len(self.column_names)))
         self._forget()
 
     @property
@@ -104,9 +103,7 @@ class ArrowTable:
         return np.asarray(self[0 : self._n_rows], dtype=dtype)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        del state["_batches"]
-        return state
+        return {name: value for name, value in self.__dict__.items() if name not in ("_batches", "_rest")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -115,6 +112,7 @@ class ArrowTable:
     def _forget(self) -> None:
         """The next read begins anew."""
         self._batches: Iterator[Array] = iter(())
+        self._rest = np.empty((0, len(self.column_names)))
         self._position = -1
 
     def _read(self, start: int, stop: int) -> Array:

@@ -120,6 +120,18 @@ def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
     assert traffic.bytes == 6 * (8 * 100 * 2 + rules.decision_bytes + 8)
 
 
+def test_a_pass_floods_its_decisions_once_and_wholly_however_few_rounds():
+    network = make_network({number: [number] for number in range(6)}, "path")  # five hops wide
+    rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
+    task = make_problem(np.eye(100, 6), network, Consensus(2))
+    traffic = pass_traffic(task, rules, batch_slices(100, 30))
+    sums = [task.summation.sum_traffic(network, 8 * 2 * rows, 0) for rows in (30, 30)]
+    sums.append(task.summation.sum_traffic(network, 8 * 2 * 30, rules.decision_bytes))  # three rounds more
+    sums.append(task.summation.sum_traffic(network, 8 * 2 * 10 + 8, 0))
+    assert traffic.bytes == sum(one.bytes for one in sums)
+    assert traffic.rounds == 4 * 2 + 3
+
+
 def test_batches_cover_the_rows():
     assert batch_slices(10, 4) == [slice(0, 4), slice(4, 8), slice(8, 10)]
     assert batch_slices(3, 5) == [slice(0, 3)]

@@ -15,7 +15,7 @@ from vpem.core.initial import shared_generator, squared_distances
 from vpem.core.summation import Summation
 from vpem.core.traffic import FLOAT_BYTES, make_traffic
 from vpem.estimators import checks
-from vpem.simulation.kmeans import kmeans
+from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import make_problem
 from vpem.simulation.sweep import Table, row_chunks
 
@@ -124,7 +124,8 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         self.traffic_ = sum((fit.traffic for fit in fits), make_traffic(network.agents))
         if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
             self.traffic_ += summation.flood_traffic(network, FLOAT_BYTES) * n_init
-        best = min(fits, key=lambda fit: float(fit.inertia.max()))
+        adder = summation.adder(network)
+        best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres).scores.max()))
         self.cluster_centers_ = network.assemble(best.centres)
         self.n_iter_ = best.n_iter
         self.labels_, distances = self._nearest(table)

@@ -288,7 +288,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             traffic = self.traffic_ + traffic
         result, stream, disagreement = online_step(problem, mixture, settings, stream)
         self._keep(network, settings, seed, result, traffic + result.traffic)
-        self.repairs_ = [*stream.repairs, *result.repairs[len(result.repairs) - len(stream.waiting) :]]
+        self.repairs_ = [*stream.repairs, *(repair._replace(restarted=False) for repair in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
         self._stream, self._last_lower_bounds = stream, None
         if hasattr(self, "certificate_"):

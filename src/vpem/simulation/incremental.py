@@ -205,13 +205,15 @@ def _forget(kept: Kept, mixture: Mixture, components: list[int]) -> Kept:
 def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice]) -> Traffic:
     """Traffic of one pass: the bytes of one full iteration in more messages, and one number for the free energy.
 
-    The decisions of a pass ride on its last sum, and so does the free energy's number.
+    The last pass's decisions ride on the first sum: after it nobody may update who is to stop. The free energy's
+    number rides on the last sum.
     """
     traffic = make_traffic(problem.network.agents)
-    for batch in batches:
-        is_last = batch is batches[-1]
+    for number, batch in enumerate(batches):
+        is_first, is_last = number == 0, number == len(batches) - 1
         value_bytes = FLOAT_BYTES * ((batch.stop - batch.start) * settings.n_components + is_last)
-        traffic += problem.summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes * is_last)
+        decision_bytes = settings.decision_bytes * is_first
+        traffic += problem.summation.sum_traffic(problem.network, value_bytes, decision_bytes)
     return traffic
 
 

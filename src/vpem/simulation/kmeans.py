@@ -39,11 +39,10 @@ class KMeansFit:
 
     centres: tuple[Array, ...]
     """Each block's part, at its root: (n_clusters, n_columns)."""
-    inertia: Array
-    """(n_views,): sum of squared distances to those centres, as each root sees it."""
     n_iter: int
     converged: bool
     traffic: Traffic
+    """With the sum of the last labels, for which see `assign`."""
 
 
 def kmeans(
@@ -106,9 +105,8 @@ def kmeans(
         centres, converged = moved, bool(settled.all())
         ended = bool((settled | (since_lowest >= PATIENCE)[adder.view_of_hub]).all())
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
-    inertia = assign(problem, adder, centres).scores
     one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, STOP_BYTES)
-    return KMeansFit(tuple(centres), inertia, n_iter, converged, traffic + one_sum * (n_iter + 1))
+    return KMeansFit(tuple(centres), n_iter, converged, traffic + one_sum * (n_iter + 1))
 
 
 def assign(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,14 +115,7 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
         diagonal = np.where(varies[held], variances[held], else_variance)
         covariance = np.diag(diagonal)[None] if rule.is_matrix else diagonal[None]
         plain.append(make_block(means[held][None], covariance))
-    statistics: list[Statistics] = []
-    for rows in row_chunks(0, len(X), X.shape[1]):
-        chunk = X[rows]
-        new = [
-            expected_statistics(chunk[:, held], np.ones((len(chunk), 1)), block)
-            for held, block in zip(columns, plain, strict=True)
-        ]
-        statistics = list(map(add_statistics, statistics, new)) if statistics else new
+    _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)))
     blocks = []
     for hub, held, found in zip(network.hubs, columns, statistics, strict=True):
         try:
@@ -133,3 +127,37 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
             raise CollapsedComponentError(None, network.parties[hub.root])
         blocks.append(block)
     return Overall(means, variances, tuple(blocks), smallest)
+
+
+def shared_statistics(
+    X: Table, network: Network, blocks: Sequence[Block], respond: Callable[[int], Array]
+) -> tuple[Array, tuple[Statistics, ...]]:
+    """Each block's statistics from responsibilities that all parties know without a sum.
+
+    Parameters
+    ----------
+    X : Table of shape (n_samples, n_features)
+    network : Network
+    blocks : sequence of Block
+        How gaps are filled in.
+    respond : callable
+        Number of rows to responsibilities of the next rows, (n_rows, n_components).
+
+    Returns
+    -------
+    counts : array of shape (1, n_components)
+    statistics : tuple of Statistics
+    """
+    n_components = len(blocks[0].means)
+    counts = np.zeros((1, n_components))
+    statistics: list[Statistics] = []
+    for rows in row_chunks(0, len(X), n_components * X.shape[1]):
+        chunk = X[rows]
+        responsibilities = respond(len(chunk))
+        counts += responsibilities.sum(axis=0)
+        new = [
+            expected_statistics(chunk[:, held], responsibilities, block)
+            for held, block in zip(network.block_columns, blocks, strict=True)
+        ]
+        statistics = list(map(add_statistics, statistics, new)) if statistics else new
+    return counts, tuple(statistics)

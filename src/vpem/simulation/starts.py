@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from vpem.core.gaps import expected_statistics
 from vpem.core.initial import random_responsibilities, random_rows
-from vpem.core.mixture import Block, Statistics, add_statistics, make_block
+from vpem.core.mixture import Block, add_statistics, make_block
 from vpem.core.network import Network
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import m_steps
 from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import Mixture, Problem, Settings
-from vpem.simulation.overall import Overall
+from vpem.simulation.overall import Overall, shared_statistics
 from vpem.simulation.repair import Repair
-from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
 
@@ -63,7 +62,9 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
         before = _around(
             [np.repeat(block.means, n_components, axis=0) for block in overall.blocks], overall, settings
         )
-        counts, statistics = _random_statistics(X, network, n_components, rng, before)
+        counts, statistics = shared_statistics(
+            X, network, before, lambda n_rows: random_responsibilities(rng, n_rows, n_components)
+        )
     else:
         max_iter = 300 if kind == "kmeans" else 0
         found = kmeans(problem, n_components, "k-means++", rng, max_iter=max_iter)
@@ -107,24 +108,6 @@ def _around(means: Sequence[Array], overall: Overall, settings: Settings) -> tup
         make_block(part, np.repeat(block.covariances, n_matrices, axis=0))
         for part, block in zip(means, overall.blocks, strict=True)
     )
-
-
-def _random_statistics(
-    X: Table, network: Network, n_components: int, rng: np.random.Generator, before: Sequence[Block]
-) -> tuple[Array, tuple[Statistics, ...]]:
-    """Sums of random responsibilities, and each block's statistics from them."""
-    counts = np.zeros((1, n_components))
-    statistics: list[Statistics] = []
-    for rows in row_chunks(0, len(X), n_components * X.shape[1]):
-        chunk = X[rows]
-        responsibilities = random_responsibilities(rng, len(chunk), n_components)
-        counts += responsibilities.sum(axis=0)
-        new = [
-            expected_statistics(chunk[:, held], responsibilities, block)
-            for held, block in zip(network.block_columns, before, strict=True)
-        ]
-        statistics = list(map(add_statistics, statistics, new)) if statistics else new
-    return counts, tuple(statistics)
 
 
 def _repairs(collapsed: dict[int, Hashable]) -> tuple[Repair, ...]:
