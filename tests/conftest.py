@@ -39,7 +39,7 @@ def pytest_make_collect_report(collector):
 def small_chunks():
     """Rows go through in chunks of 64, so that small tables have several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vpem.simulation.sweep.CHUNK_VALUES", 1)
+        patch.setattr("vpem.core.rows.CHUNK_VALUES", 1)
         yield
 
 

@@ -8,6 +8,15 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp, xlogy
 from scipy.stats import multivariate_normal
 
+from vpem.core.message import OVERHEAD_BYTES
+from vpem.core.mixture import make_block
+from vpem.simulation.model import Mixture
+
+
+def contents(traffic):
+    """Bytes without headers."""
+    return traffic.bytes - OVERHEAD_BYTES * traffic.messages
+
 
 def relative_error(found, expected):
     """Largest difference, relative to the largest expected entry."""
@@ -188,6 +197,12 @@ class LiteralAgents:
             )
             seen.append(log_likelihood.mean())
         return seen
+
+
+def make_mixture(network, weights, means, covariances):
+    """Mixture of given parameters, cut into blocks; weights are (n_views, K) or (K,)."""
+    parts = [means[:, columns] for columns in network.block_columns]
+    return Mixture(np.atleast_2d(weights), tuple(map(make_block, parts, covariances)))
 
 
 @dataclass

@@ -163,7 +163,7 @@ class WatchedTable(ArrowTable):
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch, kind, batch_size):
     # Small chunks, so that they do not hide what grows. What may grow: for k-means++ the distance of each row to
     # the nearest centre, and their cumulated sum (16 bytes a row); a few numbers for each batch.
-    monkeypatch.setattr("vpem.simulation.sweep.CHUNK_VALUES", 2**12)
+    monkeypatch.setattr("vpem.core.rows.CHUNK_VALUES", 2**12)
     monkeypatch.setattr("vpem.tables.BATCH_ROWS", 1024)
     peaks = []
     for n_rows in (20_000, 80_000):

@@ -1,11 +1,11 @@
 """Decentralized EM: parties that hold different columns of the same rows fit one Gaussian mixture together."""
 
 from vpem.core.mixture import CollapsedComponentError
+from vpem.core.repair import Repair
 from vpem.core.summation import Consensus, Star
 from vpem.core.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture, VerticalKMeans
 from vpem.simulation.em import Certificate
-from vpem.simulation.repair import Repair
 
 __version__ = "0.1.0"
 

@@ -20,11 +20,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oracles import relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
-from vpem.core.initial import shared_generator
+from vpem.core.initial import RESTART, shared_generator
+from vpem.core.meeting import meeting_traffic
+from vpem.core.settings import Settings
 from vpem.core.traffic import pooling_traffic
 from vpem.estimators import checks
 from vpem.simulation.em import em
-from vpem.simulation.model import Settings, make_problem
+from vpem.simulation.model import make_problem
 from vpem.simulation.starts import make_start
 
 TYPES = ["full", "tied", "diag", "spherical"]
@@ -199,18 +201,22 @@ def test_one_party_one_component(graph):
 
 def test_traffic_of_a_fit_adds_up_by_hand(X):
     model = fitted(X, init_params="random", n_init=2)
-    each = 8 * 300 * 2 + 10
+    # Numbers for two components, whether to stop, the smallest bound, who found one of the two broken; a header.
+    each = 8 * 300 * 2 + 8 * (2 + 2) + 68
+    meeting = meeting_traffic(model._network, 300, 0)
+    assert (meeting.messages, meeting.rounds) == (12, 2)
     assert model.traffic_.messages % 6 == 0
-    assert model.traffic_.bytes == model.traffic_.messages * each
+    assert model.traffic_.bytes - meeting.bytes == (model.traffic_.messages - 12) * each
     one = fitted(X, init_params="random")
-    assert one.traffic_.messages == 6 * (one.n_iter_ + 1)
-    assert one.traffic_.rounds == 2 * (one.n_iter_ + 1)
-    assert one.traffic_.per_agent["server"].messages_sent == 3 * (one.n_iter_ + 1)
+    assert one.traffic_.messages == 6 * (one.n_iter_ + 1) + 12
+    assert one.traffic_.rounds == 2 * (one.n_iter_ + 1) + 2
+    assert one.traffic_.per_agent["server"].messages_sent == 3 * (one.n_iter_ + 1) + 6
 
     hubs = fitted(X, init_params="random", graph="path", hops=1, summation=Consensus(7))
-    pooling = pooling_traffic(hubs._network, 300).bytes
-    assert pooling == 8 * 300 * (2 + 1)
-    assert hubs.traffic_.bytes == pooling + (hubs.n_iter_ + 1) * (2 * 4800 + 7 * 4 * each)
+    before = pooling_traffic(hubs._network, 300).bytes
+    assert before == 8 * 300 * (2 + 1) + 2 * 68
+    before += meeting_traffic(hubs._network, 300, 1).bytes
+    assert hubs.traffic_.bytes == before + (hubs.n_iter_ + 1) * (2 * (4800 + 68) + 7 * 4 * each)
 
 
 def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
@@ -221,7 +227,7 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     rules = Settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
     fits, problem = [], make_problem(X, network, summation, rules.rule)
     for restart in range(6):
-        generator = shared_generator(seed, checks.RESTART, restart)
+        generator = shared_generator(seed, RESTART, restart)
         start = make_start(problem, rules, "random_from_data", generator)
         fits.append(em(problem, start.mixture, rules))
     seen = np.array([fit.lower_bounds[-1] for fit in fits])
@@ -231,7 +237,8 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     model = fitted(X, n_init=6, **arguments)
     np.testing.assert_array_equal(model.hub_weights_, fits[best].mixture.weights)
     assert model.lower_bound_ == seen[best].mean()
-    assert model.traffic_.bytes == sum(fit.traffic.bytes for fit in fits)
+    meeting = meeting_traffic(network, len(X), 0)
+    assert model.traffic_.bytes == sum(fit.traffic.bytes for fit in fits) + meeting.bytes
 
 
 def test_a_warm_start_goes_on_where_it_stopped(X):

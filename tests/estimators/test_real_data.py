@@ -7,8 +7,9 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from oracles import block_log_density
+from oracles import block_log_density, contents
 from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture, VerticalKMeans
+from vpem.core.meeting import meeting_traffic
 
 PARTIES = {"bank": [0, 3], "shop": [1, 2], "post": [4]}
 
@@ -252,9 +253,10 @@ def test_a_stream_refuses_what_it_cannot_square_and_stays_sound(X):
 def test_a_stream_counts_what_is_pooled(X):
     arguments = {"partition": PARTIES, "random_state": 0, "graph": "path", "hops": 1, "summation": Consensus(2)}
     model = VerticalGaussianMixture(2, init_params="random", **arguments)
-    sent = [model.partial_fit(X).traffic_.bytes for _ in range(2)]
+    sent = [contents(model.partial_fit(X).traffic_) for _ in range(2)]
     pooled = 8 * 400 * 3  # the bank's two columns and the post's one travel to the shop
-    assert sent[1] - sent[0] == sent[0] == pooled + 2 * 8 * 400 * 2 + 2 * 4 * (8 * 400 * 2 + 10)
+    assert sent[1] - sent[0] == pooled + 2 * 8 * 400 * 2 + 2 * 4 * 8 * (400 * 2 + 4)
+    assert 2 * sent[0] - sent[1] == contents(meeting_traffic(model._network, 400, 1)), "they meet once"
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was(X):

@@ -5,12 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles import CentralizedEM, LiteralAgents, connected_graphs, dense_covariances, problems, relative_error
+from oracles import (
+    CentralizedEM,
+    LiteralAgents,
+    connected_graphs,
+    dense_covariances,
+    make_mixture,
+    problems,
+    relative_error,
+)
 from vpem.core.network import make_network
+from vpem.core.settings import Settings
 from vpem.core.summation import Consensus, Star
 from vpem.simulation import em as simulated
-from vpem.simulation.model import Settings, make_problem
-from vpem.simulation.starts import make_mixture
+from vpem.simulation.model import make_problem
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 

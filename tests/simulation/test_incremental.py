@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles import CentralizedEM, dense_covariances, problems, relative_error
+from oracles import CentralizedEM, contents, dense_covariances, make_mixture, problems, relative_error
 from vpem.core.batches import batch_slices
 from vpem.core.network import make_network
+from vpem.core.settings import Settings
 from vpem.core.summation import Consensus, Star
 from vpem.simulation.em import em
 from vpem.simulation.incremental import Stream, incremental_em, online_step, pass_traffic
-from vpem.simulation.model import Settings, make_problem
+from vpem.simulation.model import make_problem
 from vpem.simulation.repair import Repair
-from vpem.simulation.starts import make_mixture
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
@@ -117,7 +117,7 @@ def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
     rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
     traffic = pass_traffic(make_problem(np.eye(100, 3), network, Star()), rules, batch_slices(100, 30))
     assert traffic.messages == 4 * 6
-    assert traffic.bytes == 6 * (8 * 100 * 2 + rules.decision_bytes + 8)
+    assert contents(traffic) == 6 * (8 * 100 * 2 + 8 * rules.n_decisions + 8)
 
 
 def test_a_pass_floods_its_decisions_once_and_wholly_however_few_rounds():
@@ -126,7 +126,7 @@ def test_a_pass_floods_its_decisions_once_and_wholly_however_few_rounds():
     task = make_problem(np.eye(100, 6), network, Consensus(2))
     traffic = pass_traffic(task, rules, batch_slices(100, 30))
     sums = [task.summation.sum_traffic(network, 8 * 2 * rows, 0) for rows in (30, 30)]
-    sums.append(task.summation.sum_traffic(network, 8 * 2 * 30, rules.decision_bytes))  # three rounds more
+    sums.append(task.summation.sum_traffic(network, 8 * 2 * 30, 8 * rules.n_decisions))  # three rounds more
     sums.append(task.summation.sum_traffic(network, 8 * 2 * 10 + 8, 0))
     assert traffic.bytes == sum(one.bytes for one in sums)
     assert traffic.rounds == 4 * 2 + 3
@@ -190,7 +190,7 @@ def test_repairs_are_part_of_the_traffic(graph, batch_size):
     task, start, rules = starved(X, graph)
     if batch_size is None:
         found = em(task, start, rules)
-        one = task.summation.sum_traffic(task.network, 8 * 300 * 2, rules.decision_bytes)
+        one = task.summation.sum_traffic(task.network, 8 * 300 * 2, 8 * rules.n_decisions)
     else:
         found = incremental_em(task, start, rules, batch_size)
         one = pass_traffic(task, rules, batch_slices(300, batch_size))
@@ -198,12 +198,6 @@ def test_repairs_are_part_of_the_traffic(graph, batch_size):
     flood = task.summation.flood_traffic(task.network, 8)
     assert found.traffic.bytes == one.bytes * (found.n_iter + 1) + flood.bytes
     assert sorted(np.round(found.mixture.blocks[0].means[:, 0])) == [0, 5]
-
-
-@pytest.mark.parametrize("n_components", [1, 8, 9])
-def test_decisions_have_a_bit_for_each_component(n_components):
-    rules = Settings(n_components=n_components, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1)
-    assert rules.decision_bytes == 1 + 8 + (1 if n_components <= 8 else 2)
 
 
 def test_streams_repair_too():

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from vpem.core.covariances import CovarianceRule
+from vpem.core.message import OVERHEAD_BYTES
 from vpem.core.mixture import CollapsedComponentError, Statistics, careful_m_step, make_block
 from vpem.core.network import make_network
+from vpem.core.repair import MOST_RESTARTS, Repair, Ward
 from vpem.core.summation import Consensus, Star
+from vpem.core.sweep import N_WORST
 from vpem.simulation.em import e_step
 from vpem.simulation.model import Mixture, make_problem
-from vpem.simulation.repair import MOST_RESTARTS, Infirmary, Repair, restart
-from vpem.simulation.sweep import N_WORST
+from vpem.simulation.repair import Infirmary, restart
 
 WORST = np.array([7, 3, 5])
 BOTH = np.array([0, 1])
@@ -62,23 +64,23 @@ def test_a_party_that_lacks_the_row_takes_its_column_means(X, network, mixture):
 def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, network, problem, mixture):
     infirmary = Infirmary(problem)
     full = np.full((2, 2), 25.0)
-    same, sound = infirmary.visit(1, mixture, full, BOTH, {1: "b"}, WORST)
+    same, sound = infirmary.visit(1, mixture, full, BOTH, [[], [1]], WORST)
     assert same is mixture, "nobody else knows yet"
     assert not sound
     assert infirmary.traffic.messages == 0
-    after, sound = infirmary.visit(2, mixture, full, BOTH, {1: "b"}, WORST)
+    after, sound = infirmary.visit(2, mixture, full, BOTH, [[], [1]], WORST)
     np.testing.assert_array_equal(after.blocks[0].means[1], X[7, :2])
     assert not sound
-    assert infirmary.repairs == [Repair(1, 1, "b", "collapsed")]
-    assert infirmary.traffic.bytes == 2 * 8, "one row number over one link, each way"
-    assert infirmary.visit(3, after, full, BOTH, {}, WORST) == (after, True)
+    assert infirmary.all_repairs() == (Repair(1, 1, "b", "collapsed"),)
+    assert infirmary.traffic.bytes == 2 * (8 + OVERHEAD_BYTES), "one row number over one link, each way"
+    assert infirmary.visit(3, after, full, BOTH, [[], []], WORST) == (after, True)
 
 
 def test_starving_at_one_root_is_enough(X, network, problem, mixture):
     infirmary = Infirmary(problem)
     counts = np.array([[49.0, 1.0], [50.0, 1e-9]])
-    infirmary.visit(4, mixture, counts, BOTH, {}, WORST)
-    assert infirmary.waiting == [Repair(4, 1, "b", "starved")]
+    infirmary.visit(4, mixture, counts, BOTH, [[], []], WORST)
+    assert infirmary.all_repairs() == (Repair(4, 1, "b", "starved", restarted=False),)
 
 
 def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X, network, problem, mixture):
@@ -86,12 +88,12 @@ def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X
     full = np.full((2, 2), 25.0)
     rows = []
     for iteration in range(MOST_RESTARTS):
-        infirmary.visit(2 * iteration, mixture, full, BOTH, {1: "b"}, WORST)
+        infirmary.visit(2 * iteration, mixture, full, BOTH, [[], [1]], WORST)
         # What it had kept collapses once more in the iteration that restarts it: that does not count.
-        after, _ = infirmary.visit(2 * iteration + 1, mixture, full, BOTH, {1: "b"}, WORST)
+        after, _ = infirmary.visit(2 * iteration + 1, mixture, full, BOTH, [[], [1]], WORST)
         rows.append(int(np.flatnonzero(X[:, 2] == after.blocks[1].means[1, 0])[0]))
     assert rows == [7, 3, 5], "each time the next worst row"
-    _, sound = infirmary.visit(10, mixture, np.array([[50.0, 0.0]] * 2), BOTH, {}, WORST)
+    _, sound = infirmary.visit(10, mixture, np.array([[50.0, 0.0]] * 2), BOTH, [[], []], WORST)
     assert sound
     with (
         pytest.raises(
@@ -99,23 +101,24 @@ def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X
         ) as caught,
         infirmary.counting(infirmary.traffic),
     ):
-        infirmary.visit(11, mixture, full, BOTH, {1: "b"}, WORST)
+        infirmary.visit(11, mixture, full, BOTH, [[], [1]], WORST)
     assert caught.value.traffic.bytes == 2 * infirmary.traffic.bytes, "what was sent before, and for repairs"
 
 
 def test_no_two_components_are_put_on_one_row_and_the_rest_waits(X, network, problem, mixture):
     infirmary = Infirmary(problem)
     full = np.full((2, 2), 25.0)
-    infirmary.visit(1, mixture, full, BOTH, {0: "a", 1: "b"}, WORST)
-    infirmary.visit(2, mixture, full, BOTH, {}, np.array([7]))
-    assert infirmary.repairs == [Repair(1, 0, "a", "collapsed")]
-    assert infirmary.all_repairs()[1] == Repair(1, 1, "b", "collapsed", restarted=False)
-    infirmary.visit(3, mixture, full, BOTH, {}, WORST)
-    assert [repair.component for repair in infirmary.repairs] == [0, 1]
-    both = Infirmary(problem)
-    both.waiting = infirmary.repairs
-    both.visit(4, mixture, full, BOTH, {}, WORST)
-    assert both.traffic.bytes == 2 * 2 * 8, "two row numbers over one link, each way"
+    infirmary.visit(1, mixture, full, BOTH, [[0], [1]], WORST)
+    infirmary.visit(2, mixture, full, BOTH, [[], []], np.array([7]))
+    assert infirmary.all_repairs() == (
+        Repair(1, 0, "a", "collapsed"),
+        Repair(1, 1, "b", "collapsed", restarted=False),
+    )
+    infirmary.visit(3, mixture, full, BOTH, [[], []], WORST)
+    assert [case.component for case in infirmary.ward.restarted] == [0, 1]
+    both = Infirmary(problem, Ward(infirmary.ward.restarted))
+    both.visit(4, mixture, full, BOTH, [[], []], WORST)
+    assert both.traffic.bytes == 2 * (2 * 8 + OVERHEAD_BYTES), "two row numbers over one link, each way"
 
 
 def test_the_worst_rows_are_found_across_chunks_and_batches():
@@ -127,7 +130,7 @@ def test_the_worst_rows_are_found_across_chunks_and_batches():
     blocks = tuple(make_block(np.zeros((1, 1)), np.ones((1, 1, 1)) * 1e-6) for _ in range(2))
     mixture = Mixture(np.ones((1, 1)), blocks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vpem.simulation.sweep.CHUNK_VALUES", 1)
+        patch.setattr("vpem.core.rows.CHUNK_VALUES", 1)
         scores, rows = e_step(task, Star().adder(task.network), mixture).worst
     distances = np.nansum(X**2, axis=1)
     order = np.argsort(-distances)

@@ -11,7 +11,23 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.mixture import Block, make_block
+
 Array = NDArray[np.float64]
+
+HUB_TIES = 0
+RESTART = 1
+"""Purposes of the shared seed; see `shared_generator`."""
+
+KMEANS_TOL = 1e-4
+KMEANS_MAX_ITER = 300
+"""Of the k-means that EM starts from; scikit-learn's."""
+
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
+"""A centre that moves by less, relative to its size and its columns' deviation, has not moved."""
+
+PATIENCE = 5
+"""Iterations without a new lowest inertia after which a root would end."""
 
 
 def shared_generator(seed: int, *purpose: int) -> np.random.Generator:
@@ -83,6 +99,40 @@ def nearest(distances: Array) -> tuple[Array, Array]:
     responsibilities = (labels[..., None] == np.arange(distances.shape[-1])).astype(np.float64)
     responsibilities[~distances.any(axis=-1)] = 1.0 / distances.shape[-1]
     return responsibilities, distances.min(axis=-1)
+
+
+def move_centres(sums: Array, centres: Array) -> Array:
+    """Centres as means of their rows; one that has lost all of them stays.
+
+    Parameters
+    ----------
+    sums : array of shape (2, n_clusters, n_columns)
+        As `centre_sums` finds them.
+    centres : array of shape (n_clusters, n_columns)
+    """
+    counts, totals = sums
+    return np.where(counts > 0, totals / np.maximum(counts, 1.0), centres)
+
+
+def movement_limit(tol: float, variances: Array, centres: Array, n_features: int) -> float:
+    """Squared movement of a block's centres that counts as none: its share of scikit-learn's limit, or rounding.
+
+    Parameters
+    ----------
+    tol : float
+    variances : array of shape (n_columns,)
+    centres : array of shape (n_clusters, n_columns)
+    n_features : int
+        Columns of all parties.
+    """
+    rounding = float((ROUNDING**2 * (variances + centres**2)).sum())
+    return max(tol * float(variances.sum()) / n_features, rounding)
+
+
+def around(means: Array, everything: Block, covariance_type: str) -> Block:
+    """Block with given means, (n_components, n_columns), and the overall covariance for every component."""
+    n_matrices = 1 if covariance_type == "tied" else len(means)
+    return make_block(means, np.repeat(everything.covariances, n_matrices, axis=0))
 
 
 def n_candidates(n_centres: int) -> int:

@@ -1,8 +1,9 @@
 """How a network adds its blocks' contributions, and agrees on what all must decide alike.
 
 A summation is a small immutable description (`Star()`, `Consensus(rounds=100)`) that can be shared with every
-party. Its matrix face, for simulations, is an `Adder`: all contributions in, all roots' results out. An agent's
-face (messages in, messages out) belongs here too; nothing else in the program knows how the sum comes about.
+party. Its matrix face, for simulations, is an `Adder`: all contributions in, all roots' results out. Its message
+face, for agents, is a list of rounds: to whom to send, from whom to expect, how to combine. Nothing else in the
+program knows how the sum comes about.
 
 Decisions ride on the sums: every message carries a few bytes more, whose and/min/max is exact once as many
 rounds have passed as the network is wide. Where a sum has fewer rounds, the decision gets the missing ones.
@@ -11,9 +12,11 @@ rounds have passed as the network is wide. Where a sum has fewer rounds, the dec
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Integral, Real
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +25,26 @@ from vpem.core.graph import diameter, laplacian_weights, metropolis_weights
 from vpem.core.network import Network
 from vpem.core.traffic import Sending, Traffic, exchange_traffic, make_traffic, spread_traffic
 
+if TYPE_CHECKING:
+    from vpem.core.meeting import Roles
+
 Array = NDArray[np.float64]
+
+
+class Round(NamedTuple):
+    """One agent's part in one round; agents by position."""
+
+    kind: str
+    """Of its messages."""
+    receivers: tuple[int, ...]
+    senders: tuple[int, ...]
+    """In the order in which to add."""
+    values: bool
+    """Whether messages carry values."""
+    decision: bool
+    """Whether they carry a decision."""
+    spared: frozenset[int] = frozenset()
+    """Receivers whose messages carry no values all the same."""
 
 
 class Adder(Protocol):
@@ -69,6 +91,25 @@ class Summation(Protocol):
 
     def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
         """Traffic of a decision that has no sum to ride on."""
+
+    def schedule(
+        self,
+        roles: Roles,
+        position: int,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[int] | None = None,
+    ) -> list[Round]:
+        """Message face: one agent's rounds of a sum, a decision or both; only the audience needs the sum."""
+
+    def begin(self, roles: Roles, position: int, term: Array) -> Array:
+        """What a root begins a sum with."""
+
+    def combine(
+        self, roles: Roles, position: int, kind: str, values: Array | None, received: Mapping[int, Array]
+    ) -> Array | None:
+        """What an agent has after a round, from its own values (if any) and those that it got, in senders' order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +166,44 @@ class Star:
     def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
         """Up and down again, as with a sum."""
         return self.sum_traffic(network, 0, decision_bytes)
+
+    def schedule(
+        self,
+        roles: Roles,
+        position: int,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[int] | None = None,
+    ) -> list[Round]:
+        """Up to the server and down again."""
+        kind, server = "sum" if values else "flood", len(roles.network.parties)
+        parties = tuple(range(server))
+        if position == server:
+            spared = frozenset() if audience is None else frozenset(parties) - audience
+            return [Round(kind, (), parties, values, decision), Round(kind, parties, (), values, decision, spared)]
+        hears = values and (audience is None or position in audience)
+        return [Round(kind, (server,), (), values, decision), Round(kind, (), (server,), hears, decision)]
+
+    def begin(self, roles: Roles, position: int, term: Array) -> Array:  # noqa: ARG002 (a party's own term)
+        """The term as it is."""
+        return term
+
+    def combine(
+        self,
+        roles: Roles,
+        position: int,
+        kind: str,  # noqa: ARG002 (up or down: whoever gets something knows)
+        values: Array | None,
+        received: Mapping[int, Array],
+    ) -> Array | None:
+        """The server adds; the parties take its sum."""
+        if not received:
+            return values
+        if position == len(roles.network.parties):
+            return add_in_order(received.values())
+        (total,) = received.values()
+        return total
 
 
 @dataclass(frozen=True)
@@ -200,3 +279,59 @@ class Consensus:
     def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
         """As many rounds as the network is wide."""
         return exchange_traffic(network, diameter(network.graph), decision_bytes)
+
+    def schedule(
+        self,
+        roles: Roles,
+        position: int,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[int] | None = None,  # noqa: ARG002 (who takes part sees the sum)
+    ) -> list[Round]:
+        """Down the hub's tree, then as many rounds of averaging as agreed, then what the decision still lacks."""
+        neighbours, found = roles.neighbours[position], []
+        if not neighbours:
+            return []
+        n_rounds = 0
+        if values:
+            path, n_rounds = roles.paths[position], int(self.rounds)
+            for passed in range(roles.depth):
+                below = tuple(roles.below(position, 1)) if len(path) - 1 == passed else ()
+                above = (path[-2],) if len(path) - 2 == passed else ()
+                found.append(Round("terms", below, above, True, False))
+            found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
+        if decision:
+            found += max(0, roles.diameter - n_rounds) * [Round("flood", neighbours, neighbours, False, True)]
+        return found
+
+    def begin(self, roles: Roles, position: int, term: Array) -> Array:
+        """The hub's term, so that the average over its members and all others is the sum over hubs."""
+        return term * (len(roles.network.parties) / len(roles.hub(position).members))
+
+    def combine(
+        self, roles: Roles, position: int, kind: str, values: Array | None, received: Mapping[int, Array]
+    ) -> Array | None:
+        """The root's terms as they are; averages by the agent's own row of weights."""
+        if not received:
+            return values
+        if kind == "terms":
+            (term,) = received.values()
+            return term
+        assert values is not None, "averaging begins when everybody has a term"
+        weights = _mixing_matrix(self, roles.network)[position]
+        return add_in_order([weights[position] * values, *(weights[peer] * own for peer, own in received.items())])
+
+
+@lru_cache(maxsize=8)
+def _mixing_matrix(consensus: Consensus, network: Network) -> Array:
+    return consensus.mixing_matrix(network)
+
+
+def add_in_order(terms: Iterable[Array]) -> Array:
+    """Sum from the first to the last, so that all orders of arrival give the same bits."""
+    first, *others = terms
+    total = first.copy()
+    for term in others:
+        total += term
+    return total

@@ -6,6 +6,7 @@ a flooded decision. What a transport wraps around them (headers, encryption) com
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.hubs import relay_paths
+from vpem.core.message import OVERHEAD_BYTES
 from vpem.core.network import Network
 
 FLOAT_BYTES = 8
 
 
 class Sending(NamedTuple):
-    """Messages from one agent to another, by number."""
+    """Messages from one agent to another, by number; their contents' bytes."""
 
     sender: int
     receiver: int
@@ -74,9 +76,10 @@ class Traffic:
 
 
 def make_traffic(agents: tuple[Hashable, ...], sendings: Iterable[Sending] = (), rounds: int = 0) -> Traffic:
-    """Traffic of some sendings; without any, the zero to start adding from."""
+    """Traffic of some sendings, headers included; without any, the zero to start adding from."""
     table = np.zeros((len(agents), len(AgentTraffic._fields)), dtype=np.int64)
-    for sender, receiver, messages, n_bytes in sendings:
+    for sender, receiver, messages, contents in sendings:
+        n_bytes = contents + OVERHEAD_BYTES * messages
         table[sender, :2] += messages, n_bytes
         table[receiver, 2:] += messages, n_bytes
     return Traffic(agents, table, rounds)
@@ -106,12 +109,17 @@ def spread_traffic(network: Network, n_bytes: int) -> Traffic:
 
 
 def pooling_traffic(network: Network, n_samples: int) -> Traffic:
-    """Every leaf sends its columns to its root, once; relays hand them on."""
-    sendings, depth = [], 0
+    """Every leaf sends its columns to its root, once; relays hand them on, what came in one round in one message."""
+    widths: Counter[tuple[int, int, int]] = Counter()
+    depth = 0
     for hub in network.hubs:
         if len(hub.members) > 1:
             for leaf, path in relay_paths(network.graph, hub).items():
-                n_bytes = FLOAT_BYTES * n_samples * len(network.columns[leaf])
-                sendings += [Sending(sender, receiver, 1, n_bytes) for receiver, sender in pairwise(path)]
+                for passed, (sender, receiver) in enumerate(pairwise(reversed(path))):
+                    widths[sender, receiver, passed] += len(network.columns[leaf])
                 depth = max(depth, len(path) - 1)
+    sendings = [
+        Sending(sender, receiver, 1, FLOAT_BYTES * n_samples * width)
+        for (sender, receiver, _), width in widths.items()
+    ]
     return make_traffic(network.agents, sendings, depth)

@@ -15,16 +15,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from vpem.core.covariances import STRUCTURES
-from vpem.core.initial import shared_generator
+from vpem.core.initial import HUB_TIES, shared_generator
 from vpem.core.network import Network, assign_columns, make_network
+from vpem.core.rows import Table, row_chunks
 from vpem.core.summation import Consensus, Star, Summation
-from vpem.simulation.sweep import Table, row_chunks
 
 Array = NDArray[np.float64]
-
-HUB_TIES = 0
-RESTART = 1
-"""Purposes of the shared seed; see `vpem.core.initial.shared_generator`."""
 
 
 def check_count(name: str, value: Any, smallest: int) -> int:

@@ -15,9 +15,9 @@ from vpem.core.covariances import n_covariance_parameters
 from vpem.core.gaps import observed_contribution
 from vpem.core.mixture import normalize
 from vpem.core.network import NamedHub, Network
+from vpem.core.rows import row_chunks
 from vpem.estimators import checks
 from vpem.simulation.model import Mixture
-from vpem.simulation.sweep import row_chunks
 
 Array = NDArray[np.float64]
 

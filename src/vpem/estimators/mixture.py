@@ -13,20 +13,25 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from vpem.core.covariances import STRUCTURES
-from vpem.core.initial import shared_generator
-from vpem.core.mixture import CollapsedComponentError
+from vpem.core.initial import RESTART, shared_generator
+from vpem.core.meeting import meeting_traffic
+from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network
+from vpem.core.overall import look_again
+from vpem.core.repair import Repair
+from vpem.core.rows import Table
+from vpem.core.settings import STARTS, Agreement, Settings
 from vpem.core.summation import Summation
 from vpem.core.traffic import Traffic, make_traffic, pooling_traffic
+from vpem.core.work import Given
 from vpem.estimators import checks
+from vpem.estimators.agents import fit_with_agents
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.progress import Progress
 from vpem.simulation.em import MixtureFit, certify, em
 from vpem.simulation.incremental import Stream, incremental_em, online_step
-from vpem.simulation.model import Problem, Settings, make_problem
-from vpem.simulation.overall import look_again
-from vpem.simulation.starts import STARTS, Start, make_mixture, make_start
-from vpem.simulation.sweep import Table
+from vpem.simulation.model import Mixture, Problem, make_problem
+from vpem.simulation.starts import Start, make_start
 
 Array = NDArray[np.float64]
 
@@ -85,6 +90,10 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         Source of the seed that the parties share.
     warm_start : bool, default=False
         Go on from the last fit, each root from its own estimates; the links and the summation may have changed.
+    engine : {"simulation", "agents"}, default="simulation"
+        "simulation" computes a whole network as linear algebra. "agents" lets every party run by itself, as it would
+        on its own machine, and delivers the messages: slower by far, to the same numbers and bytes. Not with
+        `warm_start` or `partial_fit`.
     verbose : int, default=0
         1 tells of each start, 2 of each iteration.
 
@@ -126,7 +135,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
     >>> mixture.predict([[0, 0, 0]]) == mixture.predict([[2, 1, 1]])
     array([ True])
     >>> mixture.traffic_.per_agent["bank"].messages_sent
-    10
+    12
     """
 
     traffic_: Traffic
@@ -153,6 +162,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         precisions_init: Sequence[ArrayLike] | None = None,
         random_state: Any = None,
         warm_start: bool = False,
+        engine: str = "simulation",
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -173,6 +183,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         self.precisions_init = precisions_init
         self.random_state = random_state
         self.warm_start = warm_start
+        self.engine = engine
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: object = None) -> VerticalGaussianMixture:  # noqa: ARG002 (scikit-learn's signature)
@@ -224,7 +235,20 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
         network, summation, seed = self._build(table, settings, goes_on="warm_start=False" if goes_on else "")
         problem = make_problem(table, network, summation, settings.rule)
-        traffic = pooling_traffic(network, len(table))
+        if self._engine(goes_on) == "agents":
+            given = self._given(network, settings)
+            agreement = Agreement(
+                settings=settings,
+                summation=summation,
+                seed=seed,
+                hops=int(self.hops),
+                init_params="given" if given and given[0].is_complete else self._init_params(),
+                n_init=n_init,
+                batch_size=batch_size,
+            )
+            result = fit_with_agents(table, network, agreement, given, progress)
+            return self._end_fit(problem, settings, seed, result, result.traffic, result.repairs)
+        traffic = meeting_traffic(network, len(table), int(self.hops)) + pooling_traffic(network, len(table))
         best: tuple[MixtureFit, Start] | None = None
         failure: CollapsedComponentError | None = None
         for restart in range(1 if goes_on else n_init):
@@ -255,8 +279,20 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         if best is None:
             raise failure or AssertionError("n_init is at least 1")
         result, start = best
-        self._keep(network, settings, seed, result, traffic)
-        self.repairs_ = [*start.repairs, *result.repairs]
+        return self._end_fit(problem, settings, seed, result, traffic, (*start.repairs, *result.repairs))
+
+    def _end_fit(
+        self,
+        problem: Problem,
+        settings: Settings,
+        seed: int,
+        result: MixtureFit,
+        traffic: Traffic,
+        repairs: Sequence[Repair],
+    ) -> VerticalGaussianMixture:
+        """Set the fitted attributes, certificate included; warn if the fit did not converge."""
+        self._keep(problem.network, settings, seed, result, traffic)
+        self.repairs_ = list(repairs)
         self.certificate_ = certify(problem, result.mixture, settings)
         self.disagreement_ = self.certificate_.disagreement
         self._stream: Stream | None = None
@@ -265,12 +301,13 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
                 f"the best start did not converge in {settings.max_iter} iterations; "
                 "try a larger max_iter or tol, or another init_params",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return self
 
     def _partial_fit(self, X: ArrayLike) -> VerticalGaussianMixture:
         settings = self._settings()
+        self._engine(goes_on=True)
         stream = getattr(self, "_stream", None)
         table = checks.read_table(self, X, reset=stream is None)
         remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
@@ -280,6 +317,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             checks.check_enough_rows(len(table), "n_components", settings.n_components)
             problem = make_problem(table, network, summation, settings.rule)
             start = self._start(problem, settings, seed, 0)
+            traffic += meeting_traffic(network, len(table), int(self.hops))
             stream, mixture = Stream(problem.overall, repairs=start.repairs), start.mixture
             traffic += start.traffic
         else:
@@ -288,7 +326,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             traffic = self.traffic_ + traffic
         result, stream, disagreement = online_step(problem, mixture, settings, stream)
         self._keep(network, settings, seed, result, traffic + result.traffic)
-        self.repairs_ = [*stream.repairs, *(repair._replace(restarted=False) for repair in stream.waiting)]
+        self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
         self._stream, self._last_lower_bounds = stream, None
         if hasattr(self, "certificate_"):
@@ -339,28 +377,55 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
 
     def _start(self, problem: Problem, settings: Settings, seed: int, restart: int) -> Start:
         """Starting point of one restart: what the user gave, and for the rest what `init_params` finds."""
-        network, n_components = problem.network, settings.n_components
+        network, given = problem.network, self._given(problem.network, settings)
+        kind = self._init_params()
+        if given and given[0].is_complete:
+            found = Start(Mixture(np.empty((1, 0)), ()), make_traffic(network.agents))
+        else:
+            found = make_start(problem, settings, kind, shared_generator(seed, RESTART, restart))
+        if not given:
+            return found
+        weights = found.mixture.weights if given[0].weights is None else given[0].weights[None]
+        blocks = []
+        for number, own in enumerate(given):
+            means = found.mixture.blocks[number].means if own.means is None else own.means
+            covariances = found.mixture.blocks[number].covariances if own.covariances is None else own.covariances
+            blocks.append(make_block(means, covariances))
+        return Start(Mixture(weights, tuple(blocks)), found.traffic, found.repairs)
+
+    def _given(self, network: Network, settings: Settings) -> list[Given]:
+        """What the user gave of each block's start; empty if nothing."""
         weights, means, covariances = self.weights_init, self.means_init, None
         if weights is not None:
-            weights = checks.check_weights_init(weights, n_components)
+            weights = checks.check_weights_init(weights, settings.n_components)
         if means is not None:
-            means = checks.check_means_init(means, n_components, problem.X.shape[1])
+            means = checks.check_means_init(means, settings.n_components, sum(map(len, network.columns)))
         if self.precisions_init is not None:
             covariances = checks.covariances_from_precisions(
-                self.precisions_init, settings.covariance_type, n_components, network
+                self.precisions_init, settings.covariance_type, settings.n_components, network
             )
-        kind = checks.check_choice("init_params", self.init_params, STARTS)
-        if weights is not None and means is not None and covariances is not None:
-            return Start(make_mixture(network, weights, means, covariances), make_traffic(network.agents))
-        generator = shared_generator(seed, checks.RESTART, restart)
-        found = make_start(problem, settings, kind, generator)
-        mixture = make_mixture(
-            network,
-            found.mixture.weights if weights is None else weights,
-            network.assemble([block.means for block in found.mixture.blocks]) if means is None else means,
-            [block.covariances for block in found.mixture.blocks] if covariances is None else covariances,
-        )
-        return Start(mixture, found.traffic, found.repairs)
+        if weights is None and means is None and covariances is None:
+            return []
+        return [
+            Given(
+                weights,
+                None if means is None else means[:, columns],
+                None if covariances is None else covariances[number],
+            )
+            for number, columns in enumerate(network.block_columns)
+        ]
+
+    def _init_params(self) -> str:
+        return checks.check_choice("init_params", self.init_params, STARTS)
+
+    def _engine(self, goes_on: bool) -> str:
+        engine = checks.check_choice("engine", self.engine, ("simulation", "agents"))
+        if engine == "agents" and goes_on:
+            raise ValueError(
+                "expected engine='simulation' to go on with an earlier fit or with a stream, got 'agents'; "
+                "try fit with warm_start=False"
+            )
+        return engine
 
     def _keep(self, network: Network, settings: Settings, seed: int, result: MixtureFit, traffic: Traffic) -> None:
         """Set the fitted attributes that every kind of fit has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from vpem.core.covariances import CovarianceRule
 from vpem.core.gaps import Marginals, expected_statistics, observed_contribution
 from vpem.core.mixture import Block, Statistics, add_statistics, careful_m_step, make_weights, normalize
+from vpem.core.repair import Repair
+from vpem.core.settings import Settings
 from vpem.core.stopping import has_converged
 from vpem.core.summation import Adder, exact_adder
+from vpem.core.sweep import Sweep, sweep
 from vpem.core.traffic import FLOAT_BYTES, Traffic
-from vpem.simulation.model import Mixture, Problem, Settings
-from vpem.simulation.repair import Infirmary, Repair
-from vpem.simulation.sweep import Sweep, sweep
+from vpem.simulation.model import Mixture, Problem
+from vpem.simulation.repair import Infirmary
+from vpem.simulation.sweep import network_sums
 
 Array = NDArray[np.float64]
 Monitor = Callable[[int, float], None]
@@ -78,16 +81,13 @@ def e_step(
     def collect(number: int, rows: NDArray[np.floating], responsibilities: Array) -> Statistics:
         return expected_statistics(rows, responsibilities, blocks[number], marginals[number])
 
+    n_components = mixture.weights.shape[1]
     return sweep(
-        problem.X,
-        problem.network,
-        adder,
-        n_values=mixture.weights.shape[1],
-        contribute=contribute,
+        network_sums(problem.X, problem.network, adder, n_components, contribute, within),
+        adder.view_of_hub,
         respond=respond or responder(mixture),
         collect=collect if statistics else None,
         merge=add_statistics,
-        within=within,
     )
 
 
@@ -103,23 +103,22 @@ def m_steps(
     statistics: Sequence[Statistics],
     rule: CovarianceRule,
     previous: Sequence[Block],
-) -> tuple[Mixture, dict[int, Hashable]]:
+) -> tuple[Mixture, list[list[int]]]:
     """Every root's M-step: its own estimate of the weights, and its block.
 
     Returns
     -------
     mixture : Mixture
-    collapsed : dict
-        Components that kept their last parameters in some block, and the first party that found so.
+    collapsed : list of lists of int
+        Components that kept their last parameters, in each block.
     """
     blocks: list[Block] = []
-    collapsed: dict[int, Hashable] = {}
-    for number, hub in enumerate(problem.network.hubs):
+    collapsed: list[list[int]] = []
+    for number in range(len(problem.network.hubs)):
         smallest = problem.overall.smallest_variances[number]
         block, broken = careful_m_step(statistics[number], rule, previous[number], smallest)
         blocks.append(block)
-        for component in broken:
-            collapsed.setdefault(component, problem.network.parties[hub.root])
+        collapsed.append(broken)
     return Mixture(make_weights(counts), tuple(blocks)), collapsed
 
 
@@ -151,13 +150,13 @@ def em(
     mixture, converged = start, False
     # An iteration's decision to stop rides on the next sum; the last one gives the final responsibilities.
     value_bytes = FLOAT_BYTES * n_samples * settings.n_components
-    one_sum = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes)
+    one_sum = summation.sum_traffic(problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
     while len(history) - n_before < settings.max_iter and not converged:
         result = e_step(problem, adder, mixture)
         history.append(result.scores / n_samples)
         iteration = len(history) - n_before
         mixture, collapsed = m_steps(problem, result.counts, result.collected, settings.rule, mixture.blocks)
-        with infirmary.counting(one_sum * iteration):
+        with infirmary.counting(one_sum * (iteration + 1)):  # the last one tells all
             mixture, sound = infirmary.visit(
                 iteration, mixture, result.counts, adder.view_of_hub, collapsed, result.worst[1]
             )
@@ -178,7 +177,7 @@ def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certifica
         assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
         here = e_step(problem, exact, assembled)
     stepped, collapsed = m_steps(problem, here.counts, here.collected, settings.rule, mixture.blocks)
-    if collapsed:
+    if any(collapsed):
         return Certificate(math.inf, final.disagreement)
     there = e_step(problem, exact, stepped, statistics=False)
     gain = float(there.scores[0] - here.scores[0]) / len(problem.X)

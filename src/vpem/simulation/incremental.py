@@ -1,11 +1,5 @@
 """Batch VP-EM: incremental EM (Neal and Hinton), an M-step after every batch; and stepwise EM for streams.
 
-The paper keeps every root's responsibilities and updates the sums of the M-step by difference. Here each batch keeps
-its own *statistics* instead: they are smaller if a batch has a few times more rows than a block has columns,
-they hold with gaps too (whose filling-in depends on the parameters of the time), and nothing is ever subtracted, so
-that no rounding can pile up. The statistics of all batches but one are those of the batches before it, as they are
-now, and of those after it, as they were at the beginning of the pass.
-
 What does not fall is the *free energy*: the likelihood of the rows just visited, plus what the kept statistics
 stand for under the new parameters. It costs one number more per agent and pass.
 """
@@ -13,7 +7,7 @@ stand for under the new parameters. It costs one number more per agent and pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,49 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from vpem.core.batches import batch_slices
-from vpem.core.mixture import (
-    Statistics,
-    add_statistics,
-    expected_log_density,
-    normalize,
-    scale_statistics,
-)
+from vpem.core.batches import Kept, batch_slices, suffixes
+from vpem.core.mixture import Statistics, normalize
+from vpem.core.overall import Overall
+from vpem.core.repair import Case, Repair, Ward
+from vpem.core.settings import Settings
 from vpem.core.stopping import has_converged
 from vpem.core.summation import Adder
+from vpem.core.sweep import Sweep, lowest
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import MixtureFit, Monitor, e_step, m_steps
-from vpem.simulation.model import Mixture, Problem, Settings
-from vpem.simulation.overall import Overall
-from vpem.simulation.repair import Infirmary, Repair
-from vpem.simulation.sweep import Sweep, lowest
+from vpem.simulation.model import Mixture, Problem
+from vpem.simulation.repair import Infirmary
 
 Array = NDArray[np.float64]
 
 STEP_POWER = 0.7
 """Of stepwise EM; between 0.5 and 1, so that the steps add up to infinity and their squares do not."""
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """What some rows leave behind."""
-
-    counts: Array
-    """(n_views, n_components): sums of each root's responsibilities."""
-    entropy: Array
-    """(n_views,): of the responsibilities."""
-    statistics: tuple[Statistics, ...]
-    """Each block's."""
-
-    def __add__(self, other: Kept | None) -> Kept:
-        if other is None:
-            return self
-        statistics = map(add_statistics, self.statistics, other.statistics)
-        return Kept(self.counts + other.counts, self.entropy + other.entropy, tuple(statistics))
-
-    def __mul__(self, factor: float) -> Kept:
-        statistics = tuple(scale_statistics(own, factor) for own in self.statistics)
-        return Kept(factor * self.counts, factor * self.entropy, statistics)
 
 
 def incremental_em(
@@ -91,9 +59,9 @@ def incremental_em(
     kept: list[Any] = [None] * len(batches)
     while len(history) - n_before < settings.max_iter and not converged:
         iteration = len(history) - n_before + 1
-        later = _suffixes(kept)
+        later = suffixes(kept)
         earlier: Kept | None = None
-        collapsed: dict[int, Hashable] = {}
+        collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
         energy = np.zeros(adder.n_views)
         worst: tuple[Any, Any] = (np.empty(0), np.empty(0, dtype=np.intp))
         for number, batch in enumerate(batches):
@@ -102,17 +70,21 @@ def incremental_em(
             if fresh:
                 energy += result.scores
             elif is_last:
-                energy = result.scores + _energy(scalar_adder, mixture, earlier)
+                energy = result.scores
+                if earlier is not None:
+                    terms = earlier.densities(mixture.blocks)[:, None, None]
+                    densities = scalar_adder.add(terms, slice(0, 1))[:, 0, 0]
+                    energy = energy + earlier.energy(densities, mixture.weights)
             earlier = kept[number] + earlier
             if is_last or not fresh:
                 total = earlier if fresh else earlier + later[number + 1]
                 mixture, broken = m_steps(problem, total.counts, total.statistics, settings.rule, mixture.blocks)
-                collapsed = {**broken, **collapsed}
+                collapsed = [old.union(new) for old, new in zip(collapsed, broken, strict=True)]
             scores, rows = (np.concatenate(pair) for pair in zip(worst, result.worst, strict=True))
             worst = lowest(scores, rows)
         assert earlier is not None, "a table has rows"
         history.append(energy / n_samples)
-        with infirmary.counting(one_pass * iteration):
+        with infirmary.counting(one_pass * (iteration + 1)):  # the last one tells all
             mixture, sound = infirmary.visit(
                 iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst[1]
             )
@@ -137,7 +109,7 @@ class Stream:
     """How many rows of equal weight would be worth as much."""
     n_steps: int = 0
     repairs: tuple[Repair, ...] = ()
-    waiting: tuple[Repair, ...] = ()
+    waiting: tuple[Case, ...] = ()
     """Components to be restarted with the next call."""
 
 
@@ -174,16 +146,17 @@ def online_step(
         n_rows = 1.0 / (share**2 / n_samples + (1.0 - share) ** 2 / stream.n_rows)
     whole = kept * n_rows
     stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, settings.rule, mixture.blocks)
-    infirmary = Infirmary(problem, most_restarts=math.inf)
-    infirmary.waiting = list(stream.waiting)
+    infirmary = Infirmary(problem, Ward(stream.waiting, most_restarts=math.inf))
     stepped, _ = infirmary.visit(n_steps, stepped, whole.counts, adder.view_of_hub, collapsed, result.worst[1])
-    if infirmary.repairs:
-        kept = _forget(kept, stepped, [repair.component for repair in infirmary.repairs])
+    treated = [case.component for case in infirmary.ward.restarted]
+    if treated:
+        kept = _forget(kept, stepped, treated)
     value_bytes = FLOAT_BYTES * n_samples * settings.n_components
-    traffic = summation.sum_traffic(problem.network, value_bytes, settings.decision_bytes) + infirmary.traffic
+    traffic = summation.sum_traffic(problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
+    traffic += infirmary.traffic
     fit = MixtureFit(stepped, (result.scores / n_samples,), False, infirmary.all_repairs(), traffic)
-    repairs = (*stream.repairs, *infirmary.repairs)
-    after = Stream(stream.overall, kept, n_rows, n_steps, repairs, tuple(infirmary.waiting))
+    done = (case.repair(problem.network, restarted=True) for case in infirmary.ward.restarted)
+    after = Stream(stream.overall, kept, n_rows, n_steps, (*stream.repairs, *done), infirmary.ward.waiting)
     return fit, after, result.disagreement
 
 
@@ -212,7 +185,7 @@ def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice])
     for number, batch in enumerate(batches):
         is_first, is_last = number == 0, number == len(batches) - 1
         value_bytes = FLOAT_BYTES * ((batch.stop - batch.start) * settings.n_components + is_last)
-        decision_bytes = settings.decision_bytes * is_first
+        decision_bytes = FLOAT_BYTES * settings.n_decisions * is_first
         traffic += problem.summation.sum_traffic(problem.network, value_bytes, decision_bytes)
     return traffic
 
@@ -229,21 +202,3 @@ def visit(problem: Problem, adder: Adder, mixture: Mixture, batch: slice) -> tup
 
     result = e_step(problem, adder, mixture, respond=respond, within=batch)
     return result, Kept(result.counts, entropy, result.collected)
-
-
-def _energy(adder: Adder, mixture: Mixture, kept: Kept | None) -> Array:
-    """Free energy of rows that were visited earlier, as each root sees it; (n_views,)."""
-    if kept is None:
-        return np.zeros(adder.n_views)
-    terms = np.array([[[expected_log_density(*pair)]] for pair in zip(kept.statistics, mixture.blocks, strict=True)])
-    densities = adder.add(terms, slice(0, 1))[:, 0, 0]
-    energy: Array = densities + (kept.counts * np.log(mixture.weights)).sum(axis=1) + kept.entropy
-    return energy
-
-
-def _suffixes(kept: Sequence[Kept | None]) -> list[Kept | None]:
-    """For each batch, what it and all after it left behind; None at the end."""
-    suffixes: list[Kept | None] = [None]
-    for own in reversed(kept):
-        suffixes.append(own if own is None else own + suffixes[-1])
-    return suffixes[::-1]

@@ -9,28 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.initial import (
+    PATIENCE,
     centre_sums,
     draw_candidates,
+    move_centres,
+    movement_limit,
     n_candidates,
     nearest,
     random_rows,
     squared_distances,
 )
+from vpem.core.rows import Rows
 from vpem.core.summation import Adder
+from vpem.core.sweep import Collected, Sweep, sweep
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Problem
-from vpem.simulation.sweep import Collected, Rows, Sweep, network_sums, sweep
+from vpem.simulation.sweep import network_sums
 
 Array = NDArray[np.float64]
-
-ROUNDING = 8 * np.finfo(np.float64).eps
-"""A centre that moves by less, relative to its size and its columns' deviation, has not moved."""
-
-PATIENCE = 5
-"""Iterations without a new lowest inertia after which a root would end."""
-
-STOP_BYTES = 1
-"""What rides on each sum of Lloyd's algorithm: whether all would stop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,18 +81,14 @@ def kmeans(
         centres, traffic = plus_plus_centres(problem, n_clusters, rng)
     variances = problem.overall.variances
     limits = [
-        max(tol * variances[held].sum() / X.shape[1], float((ROUNDING**2 * (variances[held] + part**2)).sum()))
-        for held, part in zip(columns, centres, strict=True)
+        movement_limit(tol, variances[held], part, X.shape[1]) for held, part in zip(columns, centres, strict=True)
     ]
     lowest, since_lowest = np.full(adder.n_views, np.inf), np.zeros(adder.n_views)
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
         found = assign(problem, adder, centres, collect=lambda _, *rows: centre_sums(*rows), merge=np.add)
-        moved = [
-            np.where(counts > 0, sums / np.maximum(counts, 1.0), part)
-            for (counts, sums), part in zip(found.collected, centres, strict=True)
-        ]
+        moved = list(map(move_centres, found.collected, centres))
         settled = np.array(
             [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
         )
@@ -105,7 +97,7 @@ def kmeans(
         centres, converged = moved, bool(settled.all())
         ended = bool((settled | (since_lowest >= PATIENCE)[adder.view_of_hub]).all())
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
-    one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, STOP_BYTES)
+    one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, FLOAT_BYTES)
     return KMeansFit(tuple(centres), n_iter, converged, traffic + one_sum * (n_iter + 1))
 
 
@@ -117,16 +109,14 @@ def assign(
     merge: Callable[[Collected, Collected], Collected] | None = None,
 ) -> Sweep[Collected]:
     """Give every row to the nearest centre, at each root by the distances that it sees."""
-    return sweep(
+    chunks = network_sums(
         problem.X,
         problem.network,
         adder,
-        n_values=len(centres[0]),
-        contribute=lambda number, block: squared_distances(block, centres[number]),
-        respond=nearest,
-        collect=collect,
-        merge=merge,
+        len(centres[0]),
+        lambda number, block: squared_distances(block, centres[number]),
     )
+    return sweep(chunks, adder.view_of_hub, respond=nearest, collect=collect, merge=merge)
 
 
 def plus_plus_centres(problem: Problem, n_clusters: int, rng: np.random.Generator) -> tuple[list[Array], Traffic]:

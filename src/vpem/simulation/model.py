@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +10,9 @@ from numpy.typing import NDArray
 from vpem.core.covariances import CovarianceRule
 from vpem.core.mixture import Block
 from vpem.core.network import Network
+from vpem.core.overall import Overall, describe
+from vpem.core.rows import Table
 from vpem.core.summation import Summation
-from vpem.core.traffic import FLOAT_BYTES
-from vpem.simulation.overall import Overall, describe
-from vpem.simulation.sweep import Table
 
 Array = NDArray[np.float64]
 
@@ -33,30 +31,6 @@ class Problem:
 def make_problem(X: Table, network: Network, summation: Summation, rule: CovarianceRule | None = None) -> Problem:
     """Look at the columns once; with a rule for covariances, for EM."""
     return Problem(X, network, summation, describe(X, network, rule))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What all parties must agree on before they start."""
-
-    n_components: int
-    covariance_type: str
-    tol: float
-    reg_covar: float
-    max_iter: int
-    shrinkage: float | str | None = None
-
-    @property
-    def rule(self) -> CovarianceRule:
-        """How covariances are estimated."""
-        return CovarianceRule(
-            covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage
-        )
-
-    @property
-    def decision_bytes(self) -> int:
-        """What rides on each sum: whether all would stop, the smallest log-likelihood, a bit per component."""
-        return 1 + FLOAT_BYTES + math.ceil(self.n_components / 8)
 
 
 @dataclass(frozen=True, eq=False)

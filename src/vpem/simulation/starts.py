@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.gaps import expected_statistics
-from vpem.core.initial import random_responsibilities, random_rows
-from vpem.core.mixture import Block, add_statistics, make_block
-from vpem.core.network import Network
+from vpem.core.initial import KMEANS_MAX_ITER, KMEANS_TOL, around, random_responsibilities, random_rows
+from vpem.core.mixture import Block, add_statistics
+from vpem.core.overall import Overall, shared_statistics
+from vpem.core.repair import Case, Repair
+from vpem.core.settings import Settings
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import m_steps
 from vpem.simulation.kmeans import assign, kmeans
-from vpem.simulation.model import Mixture, Problem, Settings
-from vpem.simulation.overall import Overall, shared_statistics
-from vpem.simulation.repair import Repair
+from vpem.simulation.model import Mixture, Problem
 
 Array = NDArray[np.float64]
-
-STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 
 
 class Start(NamedTuple):
@@ -66,8 +64,8 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
             X, network, before, lambda n_rows: random_responsibilities(rng, n_rows, n_components)
         )
     else:
-        max_iter = 300 if kind == "kmeans" else 0
-        found = kmeans(problem, n_components, "k-means++", rng, max_iter=max_iter)
+        max_iter = KMEANS_MAX_ITER if kind == "kmeans" else 0
+        found = kmeans(problem, n_components, "k-means++", rng, max_iter=max_iter, tol=KMEANS_TOL)
         before = _around(found.centres, overall, settings)
         adder = summation.adder(network)
         labelled = assign(
@@ -83,34 +81,16 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
         if adder.n_views > 1:
             traffic += summation.flood_traffic(network, FLOAT_BYTES * n_components)
     mixture, collapsed = m_steps(problem, counts, statistics, settings.rule, before)
-    return Start(mixture, traffic, _repairs(collapsed))
-
-
-def make_mixture(network: Network, weights: Array, means: Array, covariances: Sequence[Array]) -> Mixture:
-    """Mixture of given parameters, cut into blocks.
-
-    Parameters
-    ----------
-    network : Network
-    weights : array of shape (n_views, n_components) or (n_components,)
-    means : array of shape (n_components, n_features)
-    covariances : sequence of arrays
-        One for each block, in the shapes of `vpem.core.mixture.Block`.
-    """
-    parts = [means[:, columns] for columns in network.block_columns]
-    return Mixture(np.atleast_2d(weights), tuple(map(make_block, parts, covariances)))
+    first: dict[int, int] = {}
+    for hub, components in enumerate(collapsed):
+        for component in components:
+            first.setdefault(component, hub)
+    cases = (Case(0, component, first[component]) for component in sorted(first))
+    return Start(mixture, traffic, tuple(case.repair(network, restarted=False) for case in cases))
 
 
 def _around(means: Sequence[Array], overall: Overall, settings: Settings) -> tuple[Block, ...]:
     """Each block with given means and its party's overall covariance for every component."""
-    n_matrices = 1 if settings.covariance_type == "tied" else settings.n_components
     return tuple(
-        make_block(part, np.repeat(block.covariances, n_matrices, axis=0))
-        for part, block in zip(means, overall.blocks, strict=True)
-    )
-
-
-def _repairs(collapsed: dict[int, Hashable]) -> tuple[Repair, ...]:
-    return tuple(
-        Repair(0, component, party, "collapsed", restarted=False) for component, party in sorted(collapsed.items())
+        around(part, block, settings.covariance_type) for part, block in zip(means, overall.blocks, strict=True)
     )

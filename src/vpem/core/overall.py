@@ -12,7 +12,7 @@ from vpem.core.covariances import EPSILON, STRUCTURES, CovarianceRule
 from vpem.core.gaps import expected_statistics
 from vpem.core.mixture import Block, CollapsedComponentError, Statistics, add_statistics, m_step, make_block
 from vpem.core.network import Network
-from vpem.simulation.sweep import Table, row_chunks
+from vpem.core.rows import Table, row_chunks
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,304 @@
+"""How agents that know only their neighbours find out who else is there, and what follows from it.
+
+Each agent floods a record of itself. After as many rounds as the graph is wide everybody has every record; an agent
+has all of them when no record names a neighbour whose own record is missing, so that nobody needs to know beforehand
+how many agents there are. From the records and the agreement each agent computes by itself the same hubs, the same
+weights and its own part in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Annotated, Any
+
+import msgspec
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.graph import diameter
+from vpem.core.hubs import Hub, relay_paths
+from vpem.core.initial import HUB_TIES, shared_generator
+from vpem.core.network import SERVER, Network, make_network
+from vpem.core.settings import Agreement
+from vpem.core.summation import Star
+from vpem.core.traffic import Sending, Traffic, make_traffic
+
+MOST_COLUMNS = 10_000
+"""That one party may hold."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What an agent tells everybody of itself."""
+
+    number: Count
+    name: Annotated[str, msgspec.Meta(max_length=200)]
+    neighbours: tuple[Count, ...]
+    """In ascending order."""
+    n_rows: Count
+    """0 for a server, which has none."""
+    n_columns: Annotated[int, msgspec.Meta(ge=0, le=MOST_COLUMNS)]
+    most_hops: Count
+    """How far its columns may travel."""
+    digest: Annotated[str, msgspec.Meta(max_length=16)]
+    """Of the agreement."""
+    newest: Count = 0
+    oldest: Count = 0
+    """The last and the first checkpoint that it has, beside the one from the beginning."""
+    finished: bool = False
+    """Whether it has a model."""
+    present: Count = 0
+    """How many agents its last meeting had; 0 if this is the first."""
+    abandoned: tuple[Count, ...] = ()
+    """Agents that it has given up."""
+
+
+class MeetingError(ValueError):
+    """Agents that cannot work together; all of them find out."""
+
+
+def encode_records(records: Iterable[Record]) -> NDArray[np.uint8]:
+    """Records as the bytes of a message, in the order of their numbers."""
+    ordered = sorted(records, key=lambda record: record.number)
+    return np.frombuffer(msgspec.msgpack.encode(ordered), dtype=np.uint8)
+
+
+def decode_records(content: NDArray[np.uint8]) -> list[Record]:
+    """Inverse of `encode_records`; ValueError if these are no records."""
+    return msgspec.msgpack.decode(content.tobytes(), type=list[Record])
+
+
+def is_complete(records: Mapping[int, Record]) -> bool:
+    """Whether no record is missing."""
+    return all(neighbour in records for record in records.values() for neighbour in record.neighbours)
+
+
+def n_meeting_rounds(records: Mapping[int, Record]) -> int:
+    """Rounds that the flood of all records takes."""
+    return _diameter(frozenset((number, record.neighbours) for number, record in records.items()))
+
+
+@lru_cache(maxsize=4)
+def _diameter(neighbours: frozenset[tuple[int, tuple[int, ...]]]) -> int:
+    links = nx.Graph((number, other) for number, others in neighbours for other in others)
+    return diameter(links) if len(links) else 0
+
+
+def common_checkpoint(records: Mapping[int, Record]) -> int:
+    """The last checkpoint that all have; 0, the beginning, if there is none or somebody has gone in the meantime.
+
+    Agents take checkpoints before exchanges whose decisions reach everybody, so that nobody can be more than one
+    ahead; somebody who has come back with an older state sends all to the beginning.
+    """
+    everybody = records.values()
+    newest = min(record.newest for record in everybody)
+    somebody_gone = any(record.present > len(records) for record in everybody)
+    if somebody_gone and not all(record.finished for record in everybody):
+        return 0
+    return newest if newest >= max(record.oldest for record in everybody) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What everybody knows after the meeting.
+
+    Agents have *positions* here: the parties 0, ..., N-1 in the order of their numbers, then the server of a star.
+    """
+
+    numbers: tuple[int, ...]
+    """Each position's agent."""
+    network: Network
+    links: nx.Graph
+    """Between positions, those of a server among them."""
+    n_rows: int
+    agreement: Agreement
+
+    @cached_property
+    def position_of(self) -> dict[int, int]:
+        """Agent number to position."""
+        return {number: position for position, number in enumerate(self.numbers)}
+
+    @cached_property
+    def diameter(self) -> int:
+        """Rounds that a flood takes."""
+        return diameter(self.links)
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """Each position's neighbours, in ascending order."""
+        return tuple(tuple(sorted(self.links[position])) for position in range(len(self.numbers)))
+
+    @cached_property
+    def hub_of(self) -> tuple[int | None, ...]:
+        """Each position's hub, by number; none for a server."""
+        found: dict[int, int] = {
+            member: number for number, hub in enumerate(self.network.hubs) for member in hub.members
+        }
+        return tuple(found.get(position) for position in range(len(self.numbers)))
+
+    @cached_property
+    def paths(self) -> dict[int, list[int]]:
+        """From the root of its hub to each party."""
+        found: dict[int, list[int]] = {}
+        for hub in self.network.hubs:
+            found |= relay_paths(self.links, hub) if len(hub.members) > 1 else {hub.root: [hub.root]}
+        return found
+
+    @cached_property
+    def depth(self) -> int:
+        """Hops of the longest path."""
+        return max(len(path) for path in self.paths.values()) - 1
+
+    def is_root(self, position: int) -> bool:
+        """Whether an agent computes its hub's block."""
+        hub = self.hub_of[position]
+        return hub is not None and self.network.hubs[hub].root == position
+
+    def hub(self, position: int) -> Hub:
+        """A party's hub."""
+        number = self.hub_of[position]
+        assert number is not None, "a server has no hub"
+        return self.network.hubs[number]
+
+    def below(self, position: int, distance: int) -> list[int]:
+        """Members of the hub whose columns pass through a party, so many hops away from it; in ascending order."""
+        return sorted(
+            member
+            for member, path in self.paths.items()
+            if len(path) > distance and path[len(path) - 1 - distance] == position
+        )
+
+
+def find_roles(records: Iterable[Record], agreement: Agreement) -> Roles:
+    """Check that the agents can work together, and find everybody's part.
+
+    Raises
+    ------
+    MeetingError
+        In words that are the same for all agents.
+    """
+    bare = (replace_progress(record) for record in sorted(records, key=lambda record: record.number))
+    return _find_roles(tuple(bare), agreement)
+
+
+def replace_progress(record: Record) -> Record:
+    """The part of a record that stays the same as long as the agent does."""
+    return msgspec.structs.replace(record, newest=0, oldest=0, finished=False, present=0, abandoned=())
+
+
+@lru_cache(maxsize=4)  # agents of one process need the same answer
+def _find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
+    parties = [record for record in records if record.n_columns > 0]
+    others = [record for record in records if record.n_columns == 0]
+    first = records[0]
+    for record in records:
+        if record.digest != first.digest:
+            raise MeetingError(
+                f"expected the same agreement everywhere, got others from {first.name!r} and {record.name!r}; "
+                "compare their settings, seed and summation"
+            )
+    if not parties:
+        raise MeetingError("expected parties with columns, got none")
+    names = [record.name for record in records]
+    if len(set(names)) < len(names):
+        raise MeetingError(f"expected a different name for each agent, got {', '.join(map(repr, sorted(names)))}")
+    for record in parties:
+        if record.n_rows != parties[0].n_rows:
+            raise MeetingError(
+                f"expected the same rows at every party, got {parties[0].n_rows} from {parties[0].name!r} and "
+                f"{record.n_rows} from {record.name!r}; a row that a party lacks is a row of gaps (NaN)"
+            )
+    ordered = [*parties, *others]
+    positions = {record.number: position for position, record in enumerate(ordered)}
+    links = nx.Graph()
+    links.add_nodes_from(range(len(ordered)))
+    for record in records:
+        for neighbour in record.neighbours:
+            other = ordered[positions[neighbour]]
+            if record.number not in other.neighbours:
+                raise MeetingError(
+                    f"expected links that go both ways, got one from {record.name!r} to {other.name!r} only"
+                )
+            links.add_edge(positions[record.number], positions[neighbour])
+    network = _find_network(parties, others, links, agreement)
+    roles = Roles(tuple(record.number for record in ordered), network, links, parties[0].n_rows, agreement)
+    for position, path in sorted(roles.paths.items()):
+        if len(path) - 1 > ordered[position].most_hops:
+            raise MeetingError(
+                f"party {ordered[position].name!r} refuses: its columns would travel {len(path) - 1} hops to "
+                f"{ordered[path[0]].name!r}, and it allows {ordered[position].most_hops}; try a smaller hops, or ask "
+                "the party"
+            )
+    return roles
+
+
+def _find_network(parties: list[Record], others: list[Record], links: nx.Graph, agreement: Agreement) -> Network:
+    """The network as a simulation would have it; columns are numbered party by party."""
+    ends = np.cumsum([record.n_columns for record in parties])
+    columns: dict[Hashable, list[int]] = {
+        record.name: list(range(end - record.n_columns, end))
+        for record, end in zip(parties, ends.tolist(), strict=True)
+    }
+    is_star = isinstance(agreement.summation, Star)
+    if is_star:
+        spokes = {(position, len(parties)) for position in range(len(parties))}
+        if len(others) != 1 or {(min(link), max(link)) for link in links.edges} != spokes:
+            raise MeetingError(
+                "expected a star, one agent without columns linked to every party and no other links, got "
+                f"{len(others)} agents without columns and {links.number_of_edges()} links"
+            )
+    elif others:
+        raise MeetingError(
+            f"expected columns at every agent, got none from {others[0].name!r}; try Star(), or leave it out"
+        )
+    try:
+        network = make_network(
+            columns, "star" if is_star else links, agreement.hops, shared_generator(agreement.seed, HUB_TIES)
+        )
+        agreement.summation.check(network)
+    except ValueError as error:
+        raise MeetingError(str(error)) from None
+    return network
+
+
+def make_records(network: Network, n_rows: int, agreement_digest: str, most_hops: int) -> list[Record]:
+    """The records of a network's agents, as the agents themselves would make them."""
+    links = _all_links(network)
+    server = len(network.parties)
+    return [
+        Record(
+            number=number,
+            name=SERVER if number == server else str(network.parties[number]),
+            neighbours=tuple(sorted(links[number])),
+            n_rows=0 if number == server else n_rows,
+            n_columns=0 if number == server else len(network.columns[number]),
+            most_hops=0 if number == server else most_hops,
+            digest=agreement_digest,
+        )
+        for number in range(len(network.agents))
+    ]
+
+
+def meeting_traffic(network: Network, n_rows: int, hops: int) -> Traffic:
+    """What it costs that everybody gets everybody's record: in each round an agent hands on what it has learnt."""
+    links = _all_links(network)
+    records = make_records(network, n_rows, "0" * 16, hops)
+    n_rounds = diameter(links)
+    sendings = []
+    for sender, distances in nx.all_pairs_shortest_path_length(links):
+        for passed in range(n_rounds):
+            learnt = [records[number] for number, distance in distances.items() if distance == passed]
+            n_bytes = len(encode_records(learnt))
+            sendings += [Sending(sender, receiver, 1, n_bytes) for receiver in links[sender]]
+    return make_traffic(network.agents, sendings, n_rounds)
+
+
+def _all_links(network: Network) -> Any:
+    """Links between all agents, a star's server among them."""
+    if network.graph is not None:
+        return network.graph
+    return nx.star_graph([len(network.parties), *range(len(network.parties))])

@@ -1,0 +1,68 @@
+"""What all parties must agree on before they start."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from vpem.core.covariances import CovarianceRule
+from vpem.core.summation import Star, Summation
+
+STARTS = ("kmeans", "k-means++", "random", "random_from_data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a mixture is fitted from a given start."""
+
+    n_components: int
+    covariance_type: str
+    tol: float
+    reg_covar: float
+    max_iter: int
+    shrinkage: float | str | None = None
+
+    @property
+    def rule(self) -> CovarianceRule:
+        """How covariances are estimated."""
+        return CovarianceRule(
+            covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage
+        )
+
+    @property
+    def n_decisions(self) -> int:
+        """Numbers that ride on each sum: whether all would stop, the smallest bound, who found what broken."""
+        return 2 + self.n_components
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """The whole of it: with the same agreement and the same links, every agent takes the same decisions."""
+
+    settings: Settings
+    summation: Summation
+    seed: int
+    """Shared: settles ties between hubs, draws starts."""
+    hops: int = 0
+    init_params: str = "kmeans"
+    n_init: int = 1
+    batch_size: int | None = None
+    audience: tuple[int, ...] | None = None
+    """Agents that a server tells predictions; None: all. In consensus everybody sees the sum."""
+
+    def __post_init__(self) -> None:
+        if self.init_params not in (*STARTS, "given"):
+            raise ValueError(f"expected init_params to be one of {(*STARTS, 'given')}, got {self.init_params!r}")
+        if self.n_init < 1 or self.hops < 0 or (self.batch_size is not None and self.batch_size < 1):
+            raise ValueError(
+                "expected n_init and batch_size of at least 1 and hops of at least 0, got "
+                f"{self.n_init}, {self.batch_size} and {self.hops}"
+            )
+
+        if self.audience is not None and not isinstance(self.summation, Star):
+            raise ValueError("expected no audience without a server: whoever takes part in consensus sees the sum")
+
+    @property
+    def digest(self) -> str:
+        """A short text that differs where agreements differ; (16 characters)."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]

@@ -1,0 +1,250 @@
+"""Phases before EM: columns that are pooled, and starts, of which k-means needs the network.
+
+A phase's `offer` is what the agent brings to the exchange; its `absorb` is what it makes of the outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from vpem.core.em_phases import begin_run
+from vpem.core.gaps import expected_statistics
+from vpem.core.initial import (
+    KMEANS_MAX_ITER,
+    KMEANS_TOL,
+    PATIENCE,
+    RESTART,
+    around,
+    centre_sums,
+    draw_candidates,
+    move_centres,
+    movement_limit,
+    n_candidates,
+    nearest,
+    random_responsibilities,
+    random_rows,
+    shared_generator,
+    squared_distances,
+)
+from vpem.core.mixture import add_statistics, make_weights
+from vpem.core.overall import shared_statistics
+from vpem.core.progress import Array, Clustering, Integers, Progress, pack_generator, unpack_generator
+from vpem.core.rows import Rows
+from vpem.core.summation import Star
+from vpem.core.sweep import Sweep, sweep
+from vpem.core.work import ONE_VIEW, Offer, Outcome, Work
+
+Collected = TypeVar("Collected")
+
+
+def offer_columns(work: Work, _: Progress) -> Offer:
+    """A party's own columns, to be sent to the root of its hub."""
+    return Offer(columns=None if work.own is None else np.asarray(work.own[:], dtype=np.float64))
+
+
+def absorb_columns(_: Work, progress: Progress, __: Outcome) -> Progress:
+    """Go on to the first start; the columns themselves are put together by the agent."""
+    return replace(progress, phase="start")
+
+
+def begin_start(work: Work, progress: Progress) -> Progress:
+    """Begin the restart whose number it is."""
+    kind, n_components = work.roles.agreement.init_params, work.settings.n_components
+    generator = shared_generator(work.roles.agreement.seed, RESTART, progress.start)
+    n_rows = work.roles.n_rows
+    if kind in ("kmeans", "k-means++"):
+        picked = random_rows(generator, n_rows, 1).astype(np.int64)
+        packed = pack_generator(generator) if work.is_first_root else None
+        clustering = Clustering(picked, picked[:0], generator=packed, choice=int(picked[0]))
+        if n_components == 1:
+            return begin_clusters(work, replace(progress, clustering=clustering))
+        return replace(progress, phase="first row", clustering=clustering)
+    if not work.is_root or kind == "given":
+        return begin_run(work, progress, None, None)
+    everything = work.overall.blocks[0]
+    if kind == "random_from_data":
+        means = work.rows(random_rows(generator, n_rows, n_components).astype(np.int64))
+        weights = np.full(n_components, 1.0 / n_components)
+        return begin_run(work, progress, weights, around(means, everything, work.settings.covariance_type))
+    # Gaps are filled in as the party's overall Gaussian expects them.
+    means = np.repeat(everything.means, n_components, axis=0)
+    before = around(means, everything, work.settings.covariance_type)
+    counts, (statistics,) = shared_statistics(
+        work.table, work.lone, [before], lambda rows: random_responsibilities(generator, rows, n_components)
+    )
+    block, collapsed = work.m_step(statistics, before)
+    return begin_run(work, progress, make_weights(counts[0]), block, tuple(collapsed))
+
+
+def offer_first_row(work: Work, progress: Progress) -> Offer:
+    """Distances to the row that the shared seed chose."""
+    return _offer_distances(work, _clustering(progress).picked)
+
+
+def absorb_first_row(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """The root of the first hub draws candidates for the next row."""
+    clustering = _clustering(progress)
+    if work.is_first_root:
+        clustering = _draw(work, replace(clustering, closest=outcome.values.copy()))
+    return replace(progress, phase="draw", clustering=clustering)
+
+
+def offer_draw(work: Work, progress: Progress) -> Offer:
+    """The chosen row, and the candidates for the next one."""
+    clustering = _clustering(progress)
+    decision = np.full(1 + n_candidates(work.settings.n_components), math.inf)
+    if work.is_first_root:
+        decision[0] = clustering.choice
+        decision[1:] = clustering.candidates if len(clustering.candidates) else clustering.choice
+    return Offer(decision=decision)
+
+
+def absorb_draw(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """Everybody knows the chosen row now."""
+    clustering = _clustering(progress)
+    choice, *candidates = outcome.decision.astype(np.int64).tolist()
+    picked = clustering.picked if clustering.n_draws == 0 else np.append(clustering.picked, choice)
+    clustering = replace(clustering, picked=picked, candidates=np.array(candidates), n_draws=clustering.n_draws + 1)
+    if len(picked) < work.settings.n_components:
+        return replace(progress, phase="try", clustering=clustering)
+    return begin_clusters(work, replace(progress, clustering=clustering))
+
+
+def offer_try(work: Work, progress: Progress) -> Offer:
+    """Distances to the candidates."""
+    return _offer_distances(work, _clustering(progress).candidates)
+
+
+def absorb_try(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """The root of the first hub chooses the candidate that leaves the smallest distances."""
+    clustering = _clustering(progress)
+    if work.is_first_root:
+        assert clustering.closest is not None, "it has seen the distances to the first row"
+        distances = np.minimum(outcome.values.reshape(work.roles.n_rows, -1), clustering.closest[:, None])
+        best = int(distances.sum(axis=0).argmin())
+        choice = int(clustering.candidates[best])
+        clustering = replace(clustering, closest=distances[:, best].copy(), choice=choice)
+        if len(clustering.picked) + 1 < work.settings.n_components:
+            clustering = _draw(work, clustering)
+        else:
+            clustering = replace(clustering, candidates=clustering.candidates[:0])
+    return replace(progress, phase="draw", clustering=clustering)
+
+
+def begin_clusters(work: Work, progress: Progress) -> Progress:
+    """Lloyd's algorithm from the chosen rows."""
+    clustering = replace(_clustering(progress), closest=None, generator=None)
+    if work.is_root:
+        centres = work.rows(clustering.picked)
+        n_features = sum(map(len, work.roles.network.columns))
+        limit = movement_limit(KMEANS_TOL, work.overall.variances, centres, n_features)
+        clustering = replace(clustering, centres=centres, limit=limit, would_stop=False)
+    return replace(progress, phase="cluster", clustering=clustering)
+
+
+def offer_cluster(work: Work, progress: Progress) -> Offer:
+    """Distances to the centres; rides along: whether this agent would stop."""
+    clustering = _clustering(progress)
+    n_values = work.roles.n_rows * work.settings.n_components
+    values = None
+    if clustering.centres is not None:
+        values = _distances(work, clustering.centres)
+    return Offer(n_values, values, np.array([float(clustering.would_stop)]))
+
+
+def absorb_cluster(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """Move the centres, or start EM from the labels."""
+    clustering = _clustering(progress)
+    sums = outcome.values.reshape(work.roles.n_rows, -1)
+    ended = clustering.n_iter > 0 and bool(outcome.decision[0])
+    most = KMEANS_MAX_ITER if work.roles.agreement.init_params == "kmeans" else 0
+    if ended or clustering.n_iter == most:
+        return _start_from_labels(work, progress, sums)
+    clustering = replace(clustering, n_iter=clustering.n_iter + 1)
+    if clustering.centres is not None:
+        found = _sweep_labels(work, sums, centre_sums, np.add)
+        centres, inertia = move_centres(found.collected[0], clustering.centres), float(found.scores[0])
+        settled = np.square(centres - clustering.centres).sum() <= clustering.limit
+        since = 0 if inertia < clustering.lowest else clustering.since_lowest + 1
+        clustering = replace(
+            clustering,
+            centres=centres,
+            lowest=min(inertia, clustering.lowest),
+            since_lowest=since,
+            would_stop=bool(settled) or since >= PATIENCE,
+        )
+    return replace(progress, clustering=clustering)
+
+
+def offer_weights(work: Work, progress: Progress) -> Offer:
+    """How many rows each component has at the start, as the root of the first hub sees it."""
+    clustering = _clustering(progress)
+    decision = np.full(work.settings.n_components, math.inf)
+    if work.is_first_root:
+        assert clustering.counts is not None, "it has counted"
+        decision = clustering.counts
+    return Offer(decision=decision)
+
+
+def absorb_weights(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """All begin EM with the same weights."""
+    clustering = _clustering(progress)
+    return begin_run(work, progress, make_weights(outcome.decision), clustering.block, clustering.collapsed)
+
+
+def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
+    clustering = _clustering(progress)
+    all_see_the_same = isinstance(work.roles.agreement.summation, Star) or len(work.roles.network.hubs) == 1
+    if clustering.centres is None:
+        return begin_run(work, progress, None, None) if all_see_the_same else replace(progress, phase="weights")
+    before = around(clustering.centres, work.overall.blocks[0], work.settings.covariance_type)
+    found = _sweep_labels(work, sums, lambda rows, labels: expected_statistics(rows, labels, before), add_statistics)
+    block, collapsed = work.m_step(found.collected[0], before)
+    if all_see_the_same:
+        return begin_run(work, progress, make_weights(found.counts[0]), block, tuple(collapsed))
+    clustering = replace(clustering, block=block, collapsed=tuple(collapsed), counts=found.counts[0])
+    return replace(progress, phase="weights", clustering=clustering)
+
+
+def _clustering(progress: Progress) -> Clustering:
+    assert progress.clustering is not None, "a phase of k-means"
+    return progress.clustering
+
+
+def _draw(work: Work, clustering: Clustering) -> Clustering:
+    """Candidates for the next row."""
+    assert clustering.generator is not None, "only the first root draws"
+    assert clustering.closest is not None, "after it has seen distances"
+    generator = unpack_generator(clustering.generator)
+    rows = draw_candidates(generator, clustering.closest, n_candidates(work.settings.n_components))
+    return replace(clustering, candidates=rows.astype(np.int64), generator=pack_generator(generator))
+
+
+def _distances(work: Work, centres: Array) -> Array:
+    rows = slice(0, work.roles.n_rows)
+    return work.contribute(rows, len(centres), lambda chunk: squared_distances(chunk, centres))
+
+
+def _offer_distances(work: Work, numbers: Integers) -> Offer:
+    values = _distances(work, work.rows(numbers)) if work.is_root else None
+    return Offer(work.roles.n_rows * len(numbers), values)
+
+
+def _sweep_labels(
+    work: Work,
+    sums: Array,
+    collect: Callable[[Rows, Array], Collected],
+    merge: Callable[[Collected, Collected], Collected],
+) -> Sweep[Collected]:
+    return sweep(
+        work.chunks(slice(0, work.roles.n_rows), sums),
+        ONE_VIEW,
+        respond=nearest,
+        collect=lambda _, rows, labels: collect(rows, labels),
+        merge=merge,
+    )

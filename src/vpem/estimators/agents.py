@@ -1,0 +1,80 @@
+"""A fit by real agents in one process: each knows its own columns and its neighbours, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vpem.core.message import Message
+from vpem.core.network import Network
+from vpem.core.rows import Table
+from vpem.core.settings import Agreement
+from vpem.core.work import Given
+from vpem.estimators.progress import Progress
+from vpem.simulation.em import MixtureFit
+from vpem.simulation.model import Mixture
+from vpem.transports.inprocess import InProcess, make_agents
+
+
+def fit_with_agents(
+    X: Table, network: Network, agreement: Agreement, given: Sequence[Given], progress: Progress
+) -> MixtureFit:
+    """Let the agents of a network fit, and put together what each of them has found.
+
+    Parameters
+    ----------
+    X : Table of shape (n_samples, n_features)
+    network : Network
+    agreement : Agreement
+    given : sequence of Given
+        Starts of all blocks, or parts of them; empty if there are none.
+    progress : Progress
+
+    Returns
+    -------
+    MixtureFit
+        With the traffic of all starts, as it was really sent.
+    """
+    agents = make_agents(X, network, agreement, given)
+    first = network.hubs[0].root
+    seen = [-1, 0]
+
+    def watch(message: Message) -> None:
+        if message.receiver != first and len(transport.agents) > 1:
+            return
+        now = transport.agents[first].state.progress
+        if now.start != seen[0] and now.run is not None:
+            seen[:] = now.start, 0
+            progress.start(now.start)
+        if now.run is not None and now.run.iteration > seen[1]:
+            seen[1] = now.run.iteration
+            progress.iteration(now.run.iteration, now.run.history[-1])
+
+    transport = InProcess(agents, watch=watch if progress.verbose else None)
+    transport.start().run()
+    for agent in transport.agents.values():
+        if agent.error is not None:  # who found out, and not only was told
+            raise agent.error.__cause__ or agent.error
+    models = [transport.agents[hub.root].model for hub in network.hubs]
+    weights, histories, blocks = [], [], []
+    for model in models:
+        assert model is not None, "a study without a failure comes to a model"
+        assert model.block is not None, "which has parameters at its roots"
+        weights.append(model.weights)
+        histories.append(model.history)
+        blocks.append(model.block)
+    if network.graph is None:  # one view for all
+        weights, histories = weights[:1], histories[:1]
+    names = {str(party): party for party in network.parties}
+    root = transport.agents[first]
+    assert root.model is not None, "as above"
+    result = MixtureFit(
+        Mixture(np.array(weights), tuple(blocks)),
+        tuple(np.array(histories, dtype=np.float64).T),
+        root.model.converged,
+        tuple(repair._replace(party=names[str(repair.party)]) for repair in root.repairs),
+        transport.traffic(network),
+    )
+    progress.end(result.converged, result.n_iter, len(result.repairs))
+    return result

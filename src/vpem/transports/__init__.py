@@ -1,0 +1,1 @@
+"""Ways for agents to reach each other."""

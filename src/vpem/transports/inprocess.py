@@ -1,0 +1,176 @@
+"""All agents in one process: messages are delivered in order or, for tests, as badly as a network may.
+
+However they are delivered, the agents' numbers are the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vpem.core.agent import Agent
+from vpem.core.message import EPOCH_BITS, Message, StaleMessageError
+from vpem.core.network import SERVER, Network
+from vpem.core.rows import Table
+from vpem.core.settings import Agreement
+from vpem.core.traffic import Traffic
+from vpem.core.work import Given
+from vpem.transports import wire
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """What a network may do to messages without breaking a link; probabilities for each delivery."""
+
+    rng: np.random.Generator
+    shuffle: bool = True
+    """Links overtake each other; each keeps its own order."""
+    delay: float = 0.0
+    """That a link which has something waits all the same."""
+    duplicate: float = 0.0
+    """That a message comes again."""
+    kill: float = 0.0
+    """That the receiver is killed before, and restored from its saved state."""
+
+
+class InProcess:
+    """Delivers messages between agents of one process.
+
+    Parameters
+    ----------
+    agents : iterable of Agent
+    encoded : bool, default=False
+        Whether messages go through the wire format, as they would between machines.
+    disturbances : Disturbances, optional
+        In order, by default.
+    watch : callable, optional
+        Called with every message before it is delivered.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        *,
+        encoded: bool = False,
+        disturbances: Disturbances | None = None,
+        watch: Callable[[Message], None] | None = None,
+    ):
+        self.agents = {agent.number: agent for agent in agents}
+        self.encoded, self.disturbances, self.watch = encoded, disturbances, watch
+        self.sent = {number: [0, 0, 0, 0] for number in self.agents}
+        """By agent: the fields of `AgentTraffic`."""
+        self._line: deque[Message] = deque()
+        """Of all links, in order."""
+        self._links: dict[tuple[int, int], deque[Message]] = {}
+        """The same by link, if links overtake each other."""
+
+    def start(self) -> InProcess:
+        """Start all agents."""
+        for number in sorted(self.agents):
+            self.post(self.agents[number].start())
+        return self
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Send what an agent returned."""
+        for message in messages:
+            sender, receiver, n_bytes = self.sent[message.sender], self.sent[message.receiver], message.n_bytes
+            sender[0] += 1
+            sender[1] += n_bytes
+            receiver[2] += 1
+            receiver[3] += n_bytes
+            if self.disturbances is None:
+                self._line.append(message)
+            else:
+                self._links.setdefault((message.sender, message.receiver), deque()).append(message)
+
+    def run(self, until: Callable[[], bool] | None = None) -> InProcess:
+        """Deliver until nothing is on its way, or until something has come true."""
+        while (message := self._next()) is not None:
+            if self.watch is not None:
+                self.watch(message)
+            self._deliver(message)
+            if until is not None and until():
+                break
+        return self
+
+    def traffic(self, network: Network) -> Traffic:
+        """What was really sent; a network of the same agents gives the names."""
+        table = np.array([self.sent[number] for number in sorted(self.sent)], dtype=np.int64)
+        rounds = max(agent.state.round & ((1 << EPOCH_BITS) - 1) for agent in self.agents.values())
+        return Traffic(network.agents, table, rounds)
+
+    def crash(self, number: int) -> None:
+        """An agent dies: what is on its way to it or from it is lost, and its neighbours notice."""
+        self._line = deque(message for message in self._line if number not in (message.sender, message.receiver))
+        self._links = {link: line for link, line in self._links.items() if number not in link}
+        for peer in self.agents[number].neighbours:
+            self.post(self.agents[peer].lose(number))
+
+    def recover(self, number: int, saved: bytes) -> None:
+        """A dead agent comes back with what it had saved."""
+        self.agents[number] = agent = self.agents[number].restored(wire.decode_state(saved))
+        for peer in agent.neighbours:
+            self.post(self.agents[peer].rejoin(number))
+            self.post(agent.rejoin(peer))
+
+    def abandon(self, number: int) -> None:
+        """A dead agent does not come back, and its neighbours stop waiting for it."""
+        for peer in self.agents.pop(number).neighbours:
+            self.post(self.agents[peer].abandon(number))
+
+    def _next(self) -> Message | None:
+        if self.disturbances is None:
+            return self._line.popleft() if self._line else None
+        links = [link for link, line in self._links.items() if line]
+        if not links:
+            return None
+        rng, link = self.disturbances.rng, links[0]
+        if self.disturbances.shuffle:
+            link = links[int(rng.integers(len(links)))]
+        if rng.random() < self.disturbances.delay:  # another link goes first, if there is one
+            link = min(links, key=lambda other: (other == link, other))
+        return self._links[link].popleft()
+
+    def _deliver(self, message: Message) -> None:
+        disturbances, number = self.disturbances, message.receiver
+        if disturbances is not None and disturbances.rng.random() < disturbances.kill:
+            saved = wire.encode_state(self.agents[number].state)
+            self.agents[number] = self.agents[number].restored(wire.decode_state(saved))
+        self._hand_over(message)
+        if disturbances is not None and disturbances.rng.random() < disturbances.duplicate:
+            self._hand_over(message)
+
+    def _hand_over(self, message: Message) -> None:
+        agent = self.agents[message.receiver]
+        try:
+            if self.encoded:
+                message = wire.decode(wire.encode(message), agent, message.sender)
+            self.post(agent.receive(message))
+        except StaleMessageError:
+            pass
+
+
+def make_agents(X: Table, network: Network, agreement: Agreement, given: Sequence[Given] = ()) -> list[Agent]:
+    """The agents of a network whose columns are all here; a star has one more, the server.
+
+    Parameters
+    ----------
+    X : Table of shape (n_rows, n_features)
+    network : Network
+    agreement : Agreement
+    given : sequence of Given, optional
+        Starts of all hubs' blocks.
+    """
+    names: list[Hashable] = list(network.parties)
+    starts = {hub.root: start for hub, start in zip(network.hubs, given, strict=False)}
+    agents = []
+    for number, name in enumerate(names):
+        neighbours = [len(names)] if network.graph is None else network.graph[number]
+        columns = X[:][:, network.columns[number]]
+        agents.append(Agent(number, neighbours, agreement, columns, name=str(name), given=starts.get(number)))
+    if network.graph is None:
+        agents.append(Agent(len(names), range(len(names)), agreement, name=SERVER))
+    return agents

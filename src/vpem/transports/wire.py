@@ -1,0 +1,150 @@
+"""Messages and agents' states as bytes: a small versioned format, without pickle.
+
+A message is a header of 64 bytes (a magic word, the version, the fields of `Header` as msgpack, zeros), the values,
+the decision, and a checksum (CRC-32) of all that. A receiver reads the header first and asks its agent whether it
+expects such a message: only then does it read, or make room for, the contents. A state is a magic word, the version,
+the length, the state as msgpack, and a checksum. Numbers are little-endian. The checksum finds accidents; whether the
+peer is who it says it is, and whether somebody in between has changed a bit, is for TLS to say.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from vpem.core.agent import Agent
+from vpem.core.inbox import TEXTS
+from vpem.core.message import KINDS, OVERHEAD_BYTES, Header, Message, RemoteProtocolError, header_of
+from vpem.core.progress import AgentState
+
+VERSION = 1
+MAGIC = b"vpem"
+STATE_MAGIC = b"vpst"
+PREFIX = struct.Struct("<4sBB")
+"""Magic word, version, length of the header's msgpack."""
+CHECKSUM = struct.Struct("<I")
+STATE_PREFIX = struct.Struct("<4sBQ")
+HEADER_BYTES = OVERHEAD_BYTES - CHECKSUM.size
+
+_read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int]).decode
+
+
+class WireError(ValueError):
+    """Bytes that are no message, or no state, of this version."""
+
+
+def encode(message: Message) -> bytes:
+    """A message as bytes; `message.n_bytes` of them."""
+    header = header_of(message)
+    kind = KINDS.index(header.kind)
+    fields = msgspec.msgpack.encode((*header[:4], kind, header.n_values, header.n_decisions))
+    prefix = PREFIX.pack(MAGIC, VERSION, len(fields)) + fields
+    values = message.values.astype(message.values.dtype.newbyteorder("<"), copy=False)
+    decision = message.decision.astype("<f8", copy=False)
+    body = b"".join([prefix.ljust(HEADER_BYTES, b"\0"), values.tobytes(), decision.tobytes()])
+    return body + CHECKSUM.pack(zlib.crc32(body))
+
+
+def read_header(start: bytes | memoryview) -> Header:
+    """Header from the first 64 bytes of a message; WireError if they are none."""
+    if len(start) < HEADER_BYTES:
+        raise WireError(f"expected a header of {HEADER_BYTES} bytes, got {len(start)}")
+    magic, version, length = PREFIX.unpack_from(start)
+    if magic != MAGIC:
+        raise WireError(f"expected a message of vpem, got bytes that begin with {bytes(magic)!r}")
+    if version != VERSION:
+        raise WireError(f"expected version {VERSION} of the wire format, got {version}; update the older side")
+    fields, padding = start[PREFIX.size : PREFIX.size + length], start[PREFIX.size + length : HEADER_BYTES]
+    if PREFIX.size + length > HEADER_BYTES or any(padding):
+        raise WireError("expected a header that is filled up with zeros, got something else")
+    try:
+        *where, kind, n_values, n_decisions = _read_fields(fields)
+    except msgspec.DecodeError as error:
+        raise WireError(f"expected the fields of a header, got others ({error})") from None
+    if min(*where, kind, n_values, n_decisions) < 0 or kind >= len(KINDS):
+        raise WireError(f"expected numbers of at least 0 and one of {len(KINDS)} kinds, got {where} and {kind}")
+    name = KINDS[kind]
+    epoch, number, sender, receiver = where
+    return Header(epoch, number, sender, receiver, name, name in TEXTS, n_values, n_decisions)
+
+
+def n_bytes(header: Header) -> int:
+    """Length of the whole message that has this header."""
+    return OVERHEAD_BYTES + header.n_values * (1 if header.is_text else 8) + 8 * header.n_decisions
+
+
+def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
+    """A message that has come over the link from a peer; its arrays are views of the frame.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If the agent does not expect it, or if it is none.
+    """
+    try:
+        header = read_header(frame)
+        if header.sender != peer:
+            raise WireError(f"expected a message from agent {peer} on its link, got one from {header.sender}")
+        agent.check(header)
+        if len(frame) != n_bytes(header):
+            raise WireError(f"expected {n_bytes(header)} bytes, as the header says, got {len(frame)}")
+        content = memoryview(frame)[: -CHECKSUM.size]
+        if zlib.crc32(content) != CHECKSUM.unpack_from(frame, len(content))[0]:
+            raise WireError("expected contents that fit their checksum, got others")
+    except WireError as error:
+        raise RemoteProtocolError(agent.number, peer, agent.state.round, str(error)) from None
+    dtype = np.dtype(np.uint8 if header.is_text else "<f8")
+    values = np.frombuffer(content, dtype, header.n_values, HEADER_BYTES)
+    decision = np.frombuffer(content, "<f8", header.n_decisions, HEADER_BYTES + values.nbytes)
+    message = Message(*header[:5], values, decision)
+    agent.check_contents(message)
+    return message
+
+
+def encode_state(state: AgentState) -> bytes:
+    """All that an agent needs, beside its own table and settings, to go on from here."""
+    content = msgspec.msgpack.encode(state, enc_hook=_from_array)
+    body = STATE_PREFIX.pack(STATE_MAGIC, VERSION, len(content)) + content
+    return body + CHECKSUM.pack(zlib.crc32(body))
+
+
+def decode_state(saved: bytes) -> AgentState:
+    """Inverse of `encode_state`; WireError if these bytes are no whole state of this version."""
+    if len(saved) < STATE_PREFIX.size + CHECKSUM.size:
+        raise WireError(f"expected an agent's state, got {len(saved)} bytes")
+    magic, version, length = STATE_PREFIX.unpack_from(saved)
+    if magic != STATE_MAGIC:
+        raise WireError(f"expected an agent's state, got bytes that begin with {magic!r}")
+    if version != VERSION:
+        raise WireError(f"expected version {VERSION} of an agent's state, got {version}")
+    content = memoryview(saved)[STATE_PREFIX.size : -CHECKSUM.size]
+    if len(content) != length or zlib.crc32(saved[: -CHECKSUM.size]) != CHECKSUM.unpack(saved[-CHECKSUM.size :])[0]:
+        raise WireError("expected a whole state that fits its checksum, got a truncated or damaged one")
+    try:
+        state: AgentState = _read_state(content)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise WireError(f"expected an agent's state, got other contents ({error})") from None
+    return state
+
+
+def _from_array(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        little = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False)
+        return (value.dtype.kind + str(value.dtype.itemsize), value.shape, little.tobytes())
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(f"a state holds plain values, not {type(value)}")
+
+
+def _to_array(kind: type, value: Any) -> Any:  # noqa: ARG001 (arrays are the only kind)
+    name, shape, content = value
+    if name not in ("f8", "i8", "u8", "u1"):
+        raise msgspec.ValidationError(f"expected an array of numbers, got {name!r}")
+    return np.frombuffer(content, "<" + name).reshape(shape)
+
+
+_read_state = msgspec.msgpack.Decoder(AgentState, dec_hook=_to_array).decode
