@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import vpem
+from vpem.core.phases import PHASES, draw_life
 
 ROOT = Path(__file__).parent.parent
 MODULES = ["vpem", *(module.name for module in pkgutil.walk_packages(vpem.__path__, "vpem."))]
@@ -46,3 +47,11 @@ def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+def test_the_life_of_an_agent_is_drawn_from_the_table_of_phases():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    [drawing] = re.findall(r"```mermaid\n(.*?)\n```", text, flags=re.DOTALL)
+    assert drawing == draw_life()
+    for name, phase in PHASES.items():
+        assert f"| {name} | {phase.meaning} ({phase.exchange}) |" in text

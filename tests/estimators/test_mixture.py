@@ -441,3 +441,28 @@ def test_rows_beyond_all_densities(X):
         lost = fitted(X, graph="path", summation=Consensus(1), means_init=np.full((2, 5), 1e160), max_iter=3, tol=0.0)
     assert np.isfinite(lost.lower_bounds_).all()
     assert np.isfinite(lost.means_).all()
+
+
+def test_agents_are_an_engine_of_their_own(X, capsys):
+    model = fitted(X, engine="agents", graph="path", n_init=2, init_params="random", verbose=2)
+    simulated = fitted(X, graph="path", n_init=2, init_params="random")
+    assert relative_error(model.means_, simulated.means_) < 1e-9
+    assert model.certificate_.gain == pytest.approx(simulated.certificate_.gain, abs=1e-9)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("start 1, iteration 1: log-likelihood")
+    assert any(line.startswith("start 2, iteration 2: log-likelihood") for line in lines)
+    assert lines[-1].startswith("start 2 converged in")
+    names = {"bank": [0], 7: [1], ("a", "b"): [2, 3, 4]}
+    assert set(fitted(X, engine="agents", partition=names).traffic_.per_agent) == {*names, "server"}
+
+
+def test_what_agents_cannot_do(X):
+    with pytest.raises(ValueError, match="one of 'simulation', 'agents', got 'magic'"):
+        fitted(X, engine="magic")
+    with pytest.raises(ValueError, match="expected engine='simulation' to go on"):
+        VerticalGaussianMixture(2, engine="agents").partial_fit(X)
+    model = fitted(X, engine="agents", warm_start=True)
+    with pytest.raises(ValueError, match="try fit with warm_start=False"):
+        model.fit(X)
+    with pytest.raises(CollapsedComponentError, match="party 'shop'"):
+        fitted(np.where(np.arange(5) == PARTIES["shop"][0], 1.0, X), engine="agents", reg_covar=0.0)

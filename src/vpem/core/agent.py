@@ -22,7 +22,7 @@ from vpem.core.identity import Identity
 from vpem.core.inbox import MOST_NEW_ROWS, MOST_REASON, Inbox
 from vpem.core.meeting import MeetingError, Roles
 from vpem.core.message import EPOCH_BITS, NO_DECISION, NO_VALUES, Header, LocalProtocolError, Message, header_of
-from vpem.core.phases import AFTER_DONE, DONE, PHASES, settle
+from vpem.core.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, DONE, PHASES, settle
 from vpem.core.progress import AgentState, Checkpoint, Exchange, Model, Prediction
 from vpem.core.repair import Repair
 from vpem.core.rows import Table
@@ -276,7 +276,10 @@ class Agent:
         """An exchange is over: make something of it, and open the next."""
         if draft.meeting:
             self._end_meeting(draft)
-            self._open(draft, resumed=draft.checkpoints[-1].number > 0)
+            resumed = draft.checkpoints[-1].number > 0
+            self._open(draft, resumed)
+            allowed = (*AFTER_LOSS, *AFTER_DONE) if resumed else AFTER_MEETING
+            assert draft.progress.phase in allowed, draft.progress.phase
             return
         exchange, before = draft.exchange, draft.progress
         assert exchange is not None, "there is an exchange"
@@ -296,7 +299,7 @@ class Agent:
         if before.phase == "predict":
             draft.request = None
         self._open(draft)
-        assert draft.progress.phase in PHASES[before.phase].next, (before.phase, draft.progress.phase)
+        assert draft.progress.phase in (*PHASES[before.phase].next, *AFTER_DONE), (before.phase, draft.progress.phase)
 
     def _open(self, draft: AgentState, resumed: bool = False) -> None:
         """Begin the exchange that comes next, if there is one."""

@@ -294,8 +294,13 @@ def _factors(covariances: Array) -> Array:
     try:
         factors = np.asarray(np.linalg.cholesky(covariances), dtype=np.float64)
     except np.linalg.LinAlgError:
-        smallest = np.linalg.eigvalsh(covariances)[:, 0]
-        raise CollapsedComponentError(int(np.argmin(smallest))) from None
+        # Of which matrix? One that passed before must pass again, so that nobody else is blamed.
+        for component, covariance in enumerate(covariances):
+            try:
+                np.linalg.cholesky(covariance)
+            except np.linalg.LinAlgError:
+                raise CollapsedComponentError(component) from None
+        raise
     # What a column has left, given the others, must be more than the rounding of its own variance.
     left, whole = (np.diagonal(part, axis1=1, axis2=2) for part in (factors, covariances))
     sound = (left**2 > covariances.shape[1] * EPSILON * whole).all(axis=1)

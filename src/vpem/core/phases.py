@@ -78,8 +78,14 @@ PHASES = {
     "predict": Phase("log-densities of new rows", "sum", offer_prediction, absorb_prediction, (DONE,)),
 }
 
-AFTER_MEETING = ("pool", *STARTING, DONE)
+AFTER_MEETING = ("pool", *STARTING)
+"""Where life begins."""
+
+AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "repair", "predict", DONE)
+"""Where agents can go back to, beside the beginning: the exchanges that carry decisions."""
+
 AFTER_DONE = ("new columns", "predict")
+"""With new rows."""
 
 
 def settle(work: Work, progress: Progress) -> Progress:
@@ -96,8 +102,9 @@ def draw_life() -> str:
     names = {name: name.replace(" ", "_") for name in (MEETING, *PHASES, DONE)}
     lines = ["stateDiagram-v2", f"    [*] --> {MEETING}"]
     lines += [f"    {MEETING} --> {names[name]}" for name in AFTER_MEETING]
+    lines += [f"    {MEETING} --> {names[name]}: after a loss" for name in AFTER_LOSS]
     for name, phase in PHASES.items():
         lines.append(f"    {names[name]}: {name} ({phase.exchange})")
-        lines += [f"    {names[name]} --> {names[other]}" for other in phase.next]
-    lines += [f"    {DONE} --> {names[name]}" for name in AFTER_DONE]
+        lines += [f"    {names[name]} --> {names[other]}" for other in dict.fromkeys(phase.next)]
+    lines += [f"    {DONE} --> {names[name]}: new rows" for name in AFTER_DONE]
     return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""What the messages hold, and what they tell: the figures are in docs/privacy.md."""
+
+import re
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from studies import make_study, table
+from vpem.core.summation import Consensus
+from vpem.transports import wire
+from vpem.transports.inprocess import InProcess
+
+PRIVACY = Path(__file__).parents[1] / "docs" / "privacy.md"
+
+
+def holdings(agents):
+    """Of each agent, all bytes that it sends and all states that it is in."""
+    sent = {agent.number: [] for agent in agents}
+    states = {agent.number: [] for agent in agents}
+    transport = InProcess(agents)
+
+    def watch(message):
+        sent[message.sender].append(wire.encode(message))
+        states[message.receiver].append(wire.encode_state(transport.agents[message.receiver].state))
+
+    transport.watch = watch
+    transport.start().run()
+    assert all(agent.is_done for agent in agents)
+    for agent in agents:
+        states[agent.number].append(wire.encode_state(agent.state))
+    return ({number: b"".join(parts) for number, parts in found.items()} for found in (sent, states))
+
+
+def parties_found(content, X, network):
+    """Parties of whose columns some value is among the bytes."""
+    return {
+        party
+        for party, columns in enumerate(network.columns)
+        if any(value.tobytes() in content for value in X[:, columns].ravel())
+    }
+
+
+@pytest.mark.parametrize("init_params", ["kmeans", "random", "random_from_data"])
+@pytest.mark.parametrize("graph", ["star", nx.cycle_graph(5)])
+def test_without_hops_no_column_leaves_its_party(graph, init_params):
+    X = table(gaps=False)
+    agents, network = make_study(graph, X, init_params=init_params, batch_size=10)
+    sent, states = holdings(agents)
+    for number in sent:
+        assert parties_found(sent[number], X, network) == set(), "not even its own"
+        # A start from rows has the party's own values in it, as means.
+        assert parties_found(states[number], X, network) <= {number}
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_with_hops_columns_stay_in_their_hub(hops):
+    X = table(gaps=False, n_columns=7)
+    agents, network = make_study(nx.path_graph(7), X, hops=hops, init_params="random")
+    assert len(network.hubs) > 1
+    sent, states = holdings(agents)
+    pooled = 0
+    for hub in network.hubs:
+        for member in hub.members:
+            found = parties_found(sent[member], X, network) | parties_found(states[member], X, network)
+            assert found <= set(hub.members)
+        pooled += parties_found(states[hub.root], X, network) == set(hub.members)
+    assert pooled == len(network.hubs), "the search finds what is there"
+
+
+def r_squared(column, contributions):
+    """How much of a column a linear regression on its party's contributions explains."""
+    design = np.column_stack([np.ones(len(column)), *contributions])
+    coefficients, *_ = np.linalg.lstsq(design / np.abs(design).max(axis=0), column, rcond=None)
+    residuals = column - design / np.abs(design).max(axis=0) @ coefficients
+    return 1 - residuals.var() / column.var()
+
+
+def attack(n_columns, n_components, n_iterations, graph="star"):
+    """What a curious receiver recovers of one party's columns: the worst and the best R^2."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(3, size=400)
+    mixing = rng.normal(size=(n_columns + 2, n_columns + 2))
+    X = rng.normal(size=(400, n_columns + 2)) @ mixing + 3 * rng.normal(size=(3, n_columns + 2))[groups]
+    columns = {0: list(range(n_columns)), 1: [n_columns], 2: [n_columns + 1]}
+    agents, _ = make_study(
+        graph,
+        X,
+        columns=columns,
+        n_components=n_components,
+        max_iter=n_iterations - 1,
+        init_params="random",
+        **({} if graph == "star" else {"summation": Consensus(3)}),
+    )
+    seen = []
+    watch = lambda message: message.sender == 0 and message.kind == "sum" and seen.append(message)  # noqa: E731
+    InProcess(agents, watch=watch).start().run()
+    if graph != "star":  # the first round of each sum holds the sender's own term
+        receiver = seen[0].receiver
+        seen = [message for message in seen if message.receiver == receiver][::3]
+    assert len(seen) == n_iterations
+    contributions = [message.values.reshape(400, n_components) for message in seen]
+    return [r_squared(X[:, column], contributions) for column in range(n_columns)]
+
+
+def claimed(what):
+    """A figure of the document's table."""
+    line = next(line for line in PRIVACY.read_text().splitlines() if line.startswith(f"| {what}"))
+    return [float(number) for number in re.findall(r"\d\.\d\d", line)]
+
+
+def test_one_column_and_two_components_are_an_open_book():
+    assert attack(1, 2, 1) == pytest.approx([1.0], abs=1e-9)
+    assert attack(1, 2, 1, nx.path_graph(3)) == pytest.approx([1.0], abs=1e-9), "to a neighbour as to a server"
+    assert claimed("1 column, 2 components, 1 sum") == [1.0]
+
+
+def test_more_columns_take_more_sums():
+    for what, arguments in {
+        "4 columns, 3 components, 1 sum": (4, 3, 1),
+        "4 columns, 3 components, 3 sums": (4, 3, 3),
+        "4 columns, 3 components, 5 sums": (4, 3, 5),
+    }.items():
+        found = attack(*arguments)
+        assert claimed(what) == pytest.approx([min(found), max(found)], abs=0.011), (what, found)
+    assert min(attack(4, 3, 5)) > 1 - 1e-6, "fifteen numbers a row, for fourteen powers and products of four columns"
