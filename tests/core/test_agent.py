@@ -11,7 +11,7 @@ from vpem.core.agent import Agent
 from vpem.core.inbox import MOST_NEW_ROWS
 from vpem.core.initial import RESTART, shared_generator
 from vpem.core.meeting import Record, decode_records, encode_records
-from vpem.core.message import LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
+from vpem.core.message import Header, LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
 from vpem.core.summation import Consensus, Star
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
@@ -190,7 +190,7 @@ def test_events_out_of_turn_are_our_own_mistakes():
     a.start()
     with pytest.raises(LocalProtocolError, match="agent 0, round 0: expected one start, got another"):
         a.start()
-    with pytest.raises(LocalProtocolError, match="expected new rows after the fit"):
+    with pytest.raises(LocalProtocolError, match="expected new rows when the fit"):
         a.predict(np.zeros((2, 1)))
     run([b, *two_agents()[:1]])
     assert b.is_done
@@ -426,22 +426,231 @@ def test_an_abandoned_party_is_marginalized_in_predictions():
         np.testing.assert_allclose(agent.prediction.log_densities, log_densities, rtol=1e-6)
 
 
-@pytest.mark.parametrize("moment", range(0, 40, 3))
-def test_a_prediction_survives_a_loss(moment):
-    agents, network = make_study(nx.path_graph(4), hops=1)
-    transport = run(agents)
-    X = table()[:5]
-    expected = predict(run(make_study(nx.path_graph(4), hops=1)[0]), X, network)
+def ask(transport, X, network):
+    """Ask those for a prediction who are free."""
     for number, agent in sorted(transport.agents.items()):
-        transport.post(agent.predict(X[:, network.columns[number]]))
-    left = [moment]
-    transport.run(until=lambda: left.append(left.pop() - 1) or left[0] <= 0)
-    saved = wire.encode_state(transport.agents[2].state)
-    transport.crash(2)
+        if agent.is_done:
+            transport.post(agent.predict(X[:, network.columns[number]]))
+
+
+@pytest.mark.parametrize("graph", [nx.path_graph(4), nx.cycle_graph(5)])
+@pytest.mark.parametrize("hops", [0, 1])
+def test_predictions_survive_losses_and_are_never_mixed_up(graph, hops):
+    tables = [table()[:5], 2 * table()[5:10], table()[7:8]]  # one of a single row
+    agents, network = make_study(graph, hops=hops)
+    undisturbed = run(agents)
+    expected = []
+    for X in tables:
+        found = predict(undisturbed, X, network)
+        expected.append({number: one.responsibilities.tobytes() for number, one in found.items()})
+    for moment in range(0, 70, 3):
+        transport = run(make_study(graph, hops=hops)[0])
+        for n_asked, X in enumerate(tables):
+            # Whoever has an answer is asked for the next at once, while others may still be at work.
+            while any(agent.state.progress.n_predictions == n_asked for agent in transport.agents.values()):
+                for number, agent in sorted(transport.agents.items()):
+                    if agent.is_done and agent.state.progress.n_predictions == n_asked:
+                        transport.post(agent.predict(X[:, network.columns[number]]))
+                left = [moment]
+                transport.run(until=lambda left=left: left.append(left.pop() - 1) or left[0] <= 0)
+                victim = (moment + n_asked) % len(graph)
+                saved = wire.encode_state(transport.agents[victim].state)
+                transport.crash(victim)
+                transport.run()
+                transport.recover(victim, saved)
+                transport.run()
+            for number, agent in transport.agents.items():
+                assert agent.prediction.responsibilities.tobytes() == expected[n_asked][number], (moment, n_asked)
+
+
+def test_an_agent_that_is_asked_as_soon_as_it_is_done_is_one_checkpoint_ahead_at_most():
+    X = table()[:4]
+    agents, network = make_study(nx.path_graph(4), summation=Consensus(4), init_params="random")
+    transport = InProcess(agents).start()
+    transport.run(until=lambda: any(agent.is_done for agent in agents))
+    for n_asked in range(2):
+        for agent in agents:
+            if agent.is_done and agent.state.progress.n_predictions == n_asked:
+                transport.post(agent.predict(X[:, network.columns[agent.number]]))
+        newest = [agent.state.checkpoints[-1].number for agent in agents]
+        assert max(newest) - min(newest) <= 1
+    saved = wire.encode_state(agents[3].state)
+    transport.crash(3)
     transport.run()
-    transport.recover(2, saved)
+    transport.recover(3, saved)
+    rounds = max(agent.state.round for agent in agents)
     transport.run()
-    for number, agent in transport.agents.items():
-        assert agent.is_done
-        found = agent.prediction
-        assert found.responsibilities.tobytes() == expected[number].responsibilities.tobytes()
+    while not all(agent.state.progress.n_predictions for agent in transport.agents.values()):
+        ask(transport, X, network)
+        transport.run()
+    assert all(len(agent.model.history) == 4 for agent in transport.agents.values() if agent.model.block is not None)
+    assert max(agent.state.round for agent in transport.agents.values()) - rounds < 60, "no second fit"
+
+
+def test_an_old_state_from_after_the_fit_does_not_cost_the_model():
+    X = table()[:4]
+    agents, network = make_study(nx.cycle_graph(4))
+    transport = run(agents)
+    old = wire.encode_state(transport.agents[1].state)
+    for _ in range(3):
+        predict(transport, X, network)
+    before = transport.traffic(network).messages
+    transport.crash(1)
+    transport.recover(1, old)
+    transport.run()
+    assert all(agent.is_done for agent in transport.agents.values())
+    assert transport.traffic(network).messages - before < 40, "they only met"
+    assert {agent.state.progress.n_predictions for agent in transport.agents.values()} == {0}
+    predict(transport, X, network)
+
+
+def test_a_second_table_has_to_wait_for_the_first():
+    agents, network = make_study(nx.path_graph(4))
+    run(agents)
+    agents[0].predict(table()[:3, network.columns[0]])
+    with pytest.raises(LocalProtocolError, match="is_done"):
+        agents[0].predict(table()[:3, network.columns[0]])
+
+
+def test_nothing_begins_after_a_failure():
+    agent = two_agents()[0]
+    reason = np.frombuffer("no more \xe4\xff".encode("latin-1"), np.uint8)
+    assert agent.receive(Message(0, 0, 1, 0, "stop", reason)) == []
+    for event in (agent.start, lambda: agent.predict(np.zeros((2, 1)))):
+        with pytest.raises(LocalProtocolError, match="the study has ended: no more"):
+            event()
+
+
+@pytest.mark.parametrize(
+    ("phase", "decision", "message"),
+    [
+        ("draw", [-1000.0, 0, 0], "numbers of rows from 0 to 23"),
+        ("draw", [0.5, 0, 0], "numbers of rows"),
+        ("weights", [-1.0, 2.0], "how many rows each component has"),
+        ("weights", [0.0, 0.0], "how many rows each component has"),
+        ("iterate", [0.0, -1.0, -3.0, np.inf], "numbers of hubs"),
+        ("iterate", [0.0, -1.0, np.inf, 4.0], "numbers of hubs"),
+        ("iterate", [0.0, -1.0, np.inf, 0.5], "numbers of hubs"),
+    ],
+)
+def test_decisions_that_nobody_takes_end_the_study(phase, decision, message):
+    agents = two_agents()
+    transport = InProcess(agents).start()
+    while agents[0].failure is None and transport._line:
+        own = transport._line.popleft()
+        if own.receiver == 0 and len(own.decision) == len(decision) and agents[0].state.progress.phase == phase:
+            own = own._replace(decision=np.array(decision))
+        transport.post(transport.agents[own.receiver].receive(own))
+    assert message in agents[0].failure
+
+
+def test_sizes_of_what_comes_early_are_bounded_by_what_can_come():
+    a, _ = two_agents()
+    a.start()
+
+    def header(kind, n_values, n_decisions=0, ahead=1):
+        is_text = kind in ("meet", "stop")
+        return Header(0, ahead, 1, 0, kind, is_text, n_values, n_decisions)
+
+    a.check(header("sum", 24 * 2 + 1, 4))
+    for bad, message in [
+        (header("columns", 24), "no 'columns' without hops"),
+        (header("terms", 24), "no 'terms' without hops"),
+        (header("sum", 3 * MOST_NEW_ROWS + 2, 4), "expected at most"),
+        (header("sum", 48, 6), "expected at most"),
+        (header("flood", 1, 4), "expected at most"),
+        (header("meet", 2**24 + 1), "expected at most"),
+        (header("meet", 10, 1), "expected at most"),
+        (header("sum", 48, 4, ahead=2), "at most the next round"),
+        (header("stop", 4097, ahead=0), "expected at most 4096 bytes"),
+        (Header(2**21, 2**21 << 32, 1, 0, "meet", True, 10, 0), "epochs ahead"),
+        (Header(1, 1 << 32, 1, 0, "meet", True, 2**24 + 1, 0), "expected at most"),
+    ]:
+        with pytest.raises(RemoteProtocolError, match=message):
+            a.check(bad)
+    hubs = Agent(0, [1], agree(hops=1), table(n_columns=1))
+    hubs.start()
+    hubs.check(header("columns", 24))
+    hubs.check(header("terms", 48, ahead=3))
+
+
+def test_a_server_does_not_believe_the_largest_number_of_rows():
+    agents, _ = make_study("star")
+    server = agents[4]
+    server.start()
+    for number in range(4):
+        hello = record_of(agents[number], n_rows=2**32 - 1 if number == 2 else 200_000)
+        server.receive(Message(0, 0, number, 4, "meet", encode_records([hello])))
+    server.check(Header(0, 2, 2, 4, "sum", False, 200_000 * 2, 4))
+    with pytest.raises(RemoteProtocolError, match="expected at most"):
+        server.check(Header(0, 2, 2, 4, "sum", False, 2**33, 4))
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([(7, (8,)), (8, (7,))], "neighbours of those who are known, got one of 'x7'"),
+        ([(7, ())], "neighbours of those who are known"),
+    ],
+)
+def test_records_of_strangers(records, message):
+    a, b = two_agents()
+    a.start()
+    more = [record_of(b, number=number, name=f"x{number}", neighbours=peers) for number, peers in records]
+    with pytest.raises(RemoteProtocolError, match=message):
+        a.receive(Message(0, 0, 1, 0, "meet", encode_records([record_of(b), *more])))
+
+
+def test_somebody_who_is_named_but_never_found_ends_the_meeting():
+    a, b = two_agents()
+    a.start()
+    a.receive(Message(0, 0, 1, 0, "meet", encode_records([record_of(b, neighbours=(0, 9))])))
+    a.receive(Message(0, 1, 1, 0, "meet", encode_records([])))
+    assert a.failure == "somebody is named as a neighbour, but cannot be found; compare the links"
+
+
+def test_two_records_that_differ_in_one_round():
+    agents, _ = make_study(nx.complete_graph(3))
+    agents[0].start()
+    stranger = [record_of(agents[1], number=7, name="x", neighbours=(0,), n_rows=rows) for rows in (24, 25)]
+    agents[0].receive(Message(0, 0, 1, 0, "meet", encode_records([record_of(agents[1], n_columns=2), stranger[0]])))
+    with pytest.raises(RemoteProtocolError, match="peer 2: expected one record of agent 7, got two that differ"):
+        agents[0].receive(
+            Message(0, 0, 2, 0, "meet", encode_records([record_of(agents[2], n_columns=2), stranger[1]]))
+        )
+
+
+def test_a_sum_in_place_of_a_meeting_is_the_peers_mistake():
+    agents, _ = make_study(nx.path_graph(3), init_params="random")
+    transport = InProcess(agents).start()
+
+    def too_soon(message):  # agent 0 should still be meeting in round 1
+        is_second = message.sender == 0 and message.round == 1
+        return Message(0, 1, 0, 1, "sum", np.zeros(48), np.zeros(4)) if is_second else message
+
+    held = run_without(transport, lambda message: message.sender == 2, too_soon)
+    transport.post(agents[1].receive(held[0]))
+    held += run_without(transport, lambda message: message.sender == 2, too_soon)
+    with pytest.raises(RemoteProtocolError, match="peer 0: expected 'meet', got 'sum'"):
+        agents[1].receive(held[1])
+
+
+def test_who_was_given_up_is_not_heard_any_more():
+    transport = run(make_study(nx.complete_graph(3))[0])
+    dead = transport.agents[2]
+    transport.abandon(2)
+    transport.run()
+    with pytest.raises(RemoteProtocolError, match=r"one of \(1,\) to 0, got one from 2"):
+        transport.agents[0].receive(dead.rejoin(0)[0])
+
+
+def test_names_and_numbers_that_cannot_be_sent():
+    for arguments in ({"number": -1}, {"name": "x" * 201}, {"name": "\ud800"}):
+        with pytest.raises(ValueError, match="a name of at most 200 letters"):
+            Agent(**{"number": 0, "neighbours": [1], "agreement": agree(), "X": table(), **arguments})
+
+
+def test_agreements_that_are_equal_have_one_digest():
+    one, other = agree(Consensus(4), tol=0, max_iter=4), agree(Consensus(np.int64(4)), tol=0.0, max_iter=np.int32(4))
+    assert one.digest == other.digest
+    assert one.digest != agree(Consensus(5), tol=0, max_iter=4).digest

@@ -118,20 +118,22 @@ def test_links_must_go_both_ways():
 
 def records_at(*states):
     return {
-        number: Record(number, str(number), (), 5, 1, 0, "d", newest, oldest, finished, present)
-        for number, (newest, oldest, finished, present) in enumerate(states)
+        number: Record(number, str(number), (), 5, 1, 0, "d", newest, oldest, model, n_met)
+        for number, (newest, oldest, model, n_met) in enumerate(states)
     }
 
 
 @pytest.mark.parametrize(
     ("states", "target"),
     [
-        ([(0, 0, False, 0)] * 3, 0),
-        ([(7, 6, False, 3), (8, 7, False, 3), (7, 6, False, 3)], 7),
-        ([(7, 6, False, 3), (8, 7, False, 3), (6, 5, False, 3)], 0),  # an older state than anybody can go back to
-        ([(7, 6, False, 3), (0, 0, False, 0), (7, 6, False, 3)], 0),  # somebody begins anew
-        ([(7, 6, False, 4), (7, 6, False, 4), (7, 6, False, 4)], 0),  # a fourth has gone
-        ([(7, 6, True, 4), (8, 7, True, 4), (7, 6, True, 4)], 7),  # which does not matter after the fit
+        ([(0, 0, 0, 0)] * 3, 0),
+        ([(7, 6, 0, 3), (8, 7, 0, 3), (7, 6, 0, 3)], 7),
+        ([(7, 6, 0, 3), (8, 7, 0, 3), (6, 5, 0, 3)], 0),  # an older state than anybody can go back to
+        ([(7, 6, 0, 3), (0, 0, 0, 0), (7, 6, 0, 3)], 0),  # somebody begins anew
+        ([(7, 6, 0, 4), (7, 6, 0, 4), (7, 6, 0, 4)], 0),  # a fourth has gone
+        ([(7, 6, 5, 4), (8, 7, 5, 4), (7, 6, 5, 4)], 7),  # which does not matter after the fit
+        ([(8, 7, 8, 4), (7, 6, 0, 4), (7, 6, 0, 4)], 0),  # but it does if only one has got there
+        ([(9, 8, 5, 3), (9, 8, 5, 3), (6, 5, 5, 3)], 5),  # an old state, from after the fit
     ],
 )
 def test_the_common_checkpoint(states, target):
@@ -141,7 +143,7 @@ def test_the_common_checkpoint(states, target):
 @pytest.mark.parametrize(
     "content",
     [
-        [[0, "a", [1], 5, 1, 0, "d", 0, 0, False, 0, [], "more"]],
+        [[0, "a", [1], 5, 1, 0, "d", 0, 0, 0, 0, 0, [], "more"]],
         [[0, "a", [1], 5, 10_001, 0, "d"]],
         [[0, "a", [-1], 5, 1, 0, "d"]],
         [[0, "a" * 201, [1], 5, 1, 0, "d"]],
@@ -156,5 +158,5 @@ def test_records_that_are_none(content):
 
 
 def test_records_come_back_in_order():
-    records = [Record(2, "b", (0,), 5, 1, 0, "d"), Record(0, "ä", (2,), 5, 1, 3, "d", 7, 6, True, 2, (1,))]
+    records = [Record(2, "b", (0,), 5, 1, 0, "d"), Record(0, "ä", (2,), 5, 1, 3, "d", 7, 6, 5, 2, 3, (1,))]
     assert decode_records(encode_records(records)) == records[::-1]

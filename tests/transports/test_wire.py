@@ -108,7 +108,11 @@ def bad_frames(message):
     yield "other sender", make_frame(message, changed(sender=7)), "from agent 1 on its link, got one from 7"
     yield "other receiver", make_frame(message, changed(receiver=3)), "got one from 1 to 3"
     yield "late", make_frame(message, changed(round=number - 1)), "came too late: round 0 is over"
-    yield "far ahead", make_frame(message, changed(round=number + 500)), "at most one exchange ahead"
+    yield (
+        "far ahead",
+        make_frame(message, changed(round=number + 500)),
+        "at most the next round, got round 501",
+    )
     yield "round of another epoch", make_frame(message, changed(round=number + 2**32)), "in its form"
     yield "epoch without meeting", make_frame(message, changed(epoch=1, round=2**32)), "begin with a meeting"
     yield "other kind", make_frame(message, changed(kind=KINDS.index("terms"))), "got 'terms'"

@@ -18,12 +18,12 @@ import numpy as np
 
 from vpem.core import meeting
 from vpem.core.exchange import send, take
-from vpem.core.identity import Identity
+from vpem.core.identity import Identity, model_checkpoint
 from vpem.core.inbox import MOST_NEW_ROWS, MOST_REASON, Inbox
 from vpem.core.meeting import MeetingError, Roles
 from vpem.core.message import EPOCH_BITS, NO_DECISION, NO_VALUES, Header, LocalProtocolError, Message, header_of
 from vpem.core.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, DONE, PHASES, settle
-from vpem.core.progress import AgentState, Checkpoint, Exchange, Model, Prediction
+from vpem.core.progress import AgentState, Checkpoint, Exchange, Model, Prediction, orderly
 from vpem.core.repair import Repair
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement
@@ -68,12 +68,13 @@ class Agent:
         self.number, self.name, self.neighbours = number, self.identity.name, self.identity.neighbours
         self.state = AgentState() if state is None else state
         self.error: Exception | None = None
-        """What went wrong, where this agent itself has found that the study cannot go on."""
+        """What went wrong, if this agent itself has found that the study cannot go on; for callers, not saved."""
 
     # Events
 
     def start(self) -> list[Message]:
         """Begin to look for the others; once. A message from a neighbour that was faster begins it too."""
+        self._check_alive()
         if self.state.started:
             raise LocalProtocolError(self.number, None, self.state.round, "expected one start, got another")
         draft = self.state.copy()
@@ -97,7 +98,10 @@ class Agent:
         if message.kind == "stop":
             reason = bytes(message.values).decode(errors="replace")
             return self._commit(draft, self._end(draft, reason, besides=message.sender))
-        out = self._begin_epoch(draft, message.epoch) if message.epoch > draft.epoch else []
+        out: list[Message] = []
+        if message.epoch > draft.epoch:
+            draft.lost = draft.lost - {message.sender}  # whoever begins an epoch can be reached
+            out = self._begin_epoch(draft, message.epoch)
         arrived = draft.mailbox.get(message.round, {})
         draft.mailbox = {**draft.mailbox, message.round: {**arrived, message.sender: message}}
         return self._commit(draft, out + self._advance(draft))
@@ -128,12 +132,20 @@ class Agent:
         return self._commit(draft, [])
 
     def rejoin(self, peer: int) -> list[Message]:
-        """A neighbour is back, or this agent itself is: all meet again, and go on from the last common checkpoint."""
+        """A neighbour can be reached again: all meet, and go on from the last common checkpoint.
+
+        Both ends of the link must be told. An agent that was restored has lost its neighbours, and so they it.
+        """
         self._check_neighbour(peer)
         draft = self.state.copy()
         draft.lost = draft.lost - {peer}
         if draft.failure is not None:
             return self._commit(draft, self._tell(draft, [peer]))
+        if peer in self.state.lost and draft.meeting and draft.round == draft.epoch << EPOCH_BITS:
+            # This meeting waits for the peer, which has heard nothing of it: no need for another one.
+            now = self.identity.round_at(draft, 0)
+            assert now is not None, "somebody is waited for"
+            return self._commit(draft, [own for own in send(self.identity, draft, now) if own.receiver == peer])
         return self._commit(draft, self._meet_again(draft))
 
     def abandon(self, peer: int) -> list[Message]:
@@ -141,7 +153,7 @@ class Agent:
 
         While the mixture is being fitted, they begin again from the start, as if it had never been there. When it
         is fitted, the model stays, and the missing block is marginalized in predictions (0 hops only). If the
-        network has fallen apart without it, the study ends.
+        network has fallen apart without it, or if not everybody had met before, the study ends.
         """
         self._check_neighbour(peer)
         draft = self.state.copy()
@@ -158,16 +170,18 @@ class Agent:
         n_rows : int, optional
             How many rows, for an agent without any.
         """
+        self._check_alive()
         state = self.state
-        if state.progress.phase != DONE or state.request is not None:
-            problem = "expected new rows after the fit, and one table after the other, got some before"
+        if not self.is_done:
+            problem = "expected new rows when the fit, and the last new rows, are done (is_done), got some before"
             raise LocalProtocolError(self.number, None, state.round, problem)
         n_rows = n_rows if X is None else len(X)
         if n_rows is None or not 0 < n_rows <= MOST_NEW_ROWS:
             raise ValueError(f"expected 1 to {MOST_NEW_ROWS} new rows at a time, got {n_rows}")
         draft = state.copy()
-        draft.request = Prediction(n_rows, self.identity.new_columns(X, n_rows))
-        out = [] if draft.meeting else self._guard(draft, partial(self._open, resumed=True))
+        request = Prediction(n_rows, self.identity.new_columns(X, n_rows))
+        draft.requests = {**draft.requests, draft.progress.n_predictions: request}
+        out = self._guard(draft, partial(self._open, resumed=True))
         return self._commit(draft, out + self._advance(draft))
 
     def restored(self, state: AgentState) -> Agent:
@@ -190,7 +204,8 @@ class Agent:
     def is_done(self) -> bool:
         """Whether the fit (and every prediction that was asked for) is finished here."""
         state = self.state
-        return state.progress.phase == DONE and not state.meeting and state.request is None
+        is_waiting = state.progress.phase == DONE and not state.meeting and state.failure is None
+        return is_waiting and state.progress.n_predictions not in state.requests
 
     @property
     def failure(self) -> str | None:
@@ -233,21 +248,16 @@ class Agent:
 
     def _end_meeting(self, draft: AgentState) -> None:
         """Everybody's record is here: find the roles, and go to the checkpoint that all have."""
-        present, members = set(draft.records), set(draft.members)
-        abandoned = {number for record in draft.records.values() for number in record.abandoned}
-        roles = self.identity.roles(draft)
-        if draft.members and not present <= members:
-            raise MeetingError(f"expected the agents of the first meeting, got {sorted(present - members)} too")
-        if members - present - abandoned:
-            raise MeetingError(
-                f"agents {sorted(members - present - abandoned)} cannot be reached without agents "
-                f"{sorted(abandoned)}: the network has fallen apart"
-            )
-        target = meeting.common_checkpoint(draft.records)
-        if target and roles.depth > 0 and any(r.present > len(present) for r in draft.records.values()):
+        records = draft.records
+        meeting.check_members(records)
+        self.identity.roles(draft)
+        target = meeting.common_checkpoint(records)
+        if target and self.identity.agreement.hops > 0 and meeting.somebody_has_gone(records):
             raise MeetingError("expected all agents of a model with hubs, got fewer; fit again without the missing")
-        draft.members, draft.present = draft.members or tuple(sorted(present)), len(present)
+        draft.members, draft.n_met = draft.members or tuple(sorted(records)), len(records)
         draft.meeting = False
+        if target < min(record.newest for record in records.values()):
+            draft.requests = {}
         draft.checkpoints = tuple(point for point in draft.checkpoints if point.number <= target)
         draft.progress = draft.checkpoints[-1].progress
         if target == 0:
@@ -270,6 +280,8 @@ class Agent:
             if len(arrived) < len(now.senders):
                 break
             take(self.identity, draft, now, arrived)
+            if draft.meeting and not draft.learnt and not meeting.is_complete(draft.records):
+                out += self._end(draft, "somebody is named as a neighbour, but cannot be found; compare the links")
         return out
 
     def _finish(self, draft: AgentState) -> None:
@@ -285,7 +297,8 @@ class Agent:
         assert exchange is not None, "there is an exchange"
         work = self.identity.work(draft)
         if exchange.pieces and work.is_root:
-            table = np.hstack([exchange.pieces[member] for member in work.roles.hub(work.position).members])
+            members = work.roles.hub(work.position).members
+            table = np.ascontiguousarray(np.hstack([exchange.pieces[member] for member in members]))
             if before.prediction is None:
                 draft.pooled = table
             else:
@@ -295,22 +308,23 @@ class Agent:
         if audience is not None and work.position not in audience:
             values = NO_VALUES
         decision = NO_DECISION if exchange.decision is None else exchange.decision
-        draft.progress = PHASES[before.phase].absorb(work, before, Outcome(values, decision))
-        if before.phase == "predict":
-            draft.request = None
+        draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)))
+        done = draft.progress.n_predictions
+        draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
         self._open(draft)
         assert draft.progress.phase in (*PHASES[before.phase].next, *AFTER_DONE), (before.phase, draft.progress.phase)
 
     def _open(self, draft: AgentState, resumed: bool = False) -> None:
         """Begin the exchange that comes next, if there is one."""
-        draft.progress = settle(self.identity.work(draft), draft.progress)
+        draft.progress = orderly(settle(self.identity.work(draft), draft.progress))
         draft.exchange = None
         if draft.progress.phase == DONE:
             self._save(draft, resumed)
-            if draft.request is None:
+            request = draft.requests.get(draft.progress.n_predictions)
+            if request is None:
                 return
             phase = AFTER_DONE[0] if self.identity.work(draft).roles.depth > 0 else AFTER_DONE[1]
-            draft.progress, resumed = replace(draft.progress, phase=phase, prediction=draft.request), False
+            draft.progress = replace(draft.progress, phase=phase, prediction=request)
         work = self.identity.work(draft)
         offer = PHASES[draft.progress.phase].offer(work, draft.progress)
         values, pieces = offer.values, {}
@@ -318,7 +332,7 @@ class Agent:
             values = self.identity.agreement.summation.begin(work.roles, work.position, values)
         if offer.columns is not None:
             pieces = {work.position: offer.columns}
-        if offer.decision is not None:
+        if offer.decision is not None and draft.progress.phase not in AFTER_DONE:
             self._save(draft, resumed)
         draft.exchange = Exchange(n_values=offer.n_values, values=values, decision=offer.decision, pieces=pieces)
         if draft.mailbox:
@@ -327,9 +341,10 @@ class Agent:
     def _save(self, draft: AgentState, resumed: bool) -> None:
         """Take a checkpoint, unless this is where agents have just gone back to."""
         if not resumed:
-            beginning, *others = draft.checkpoints
             newest = Checkpoint(draft.checkpoints[-1].number + 1, draft.progress)
-            draft.checkpoints = (beginning, *others[-1:], newest)
+            *older, last = draft.checkpoints
+            lasting = [point for point in older if point.number in (0, model_checkpoint(draft))]
+            draft.checkpoints = (*lasting, last, newest)
 
     # Failures
 
@@ -362,6 +377,11 @@ class Agent:
     def _commit(self, draft: AgentState, out: list[Message]) -> list[Message]:
         self.state = draft
         return [message for message in out if message.receiver not in draft.lost]
+
+    def _check_alive(self) -> None:
+        if self.state.failure is not None:
+            problem = f"the study has ended: {self.state.failure}"
+            raise LocalProtocolError(self.number, None, self.state.round, problem)
 
     def _check_neighbour(self, peer: int) -> None:
         if peer not in self.neighbours or peer in self.state.abandoned:

@@ -28,7 +28,7 @@ from vpem.core.repair import make_cases, restart_block, restart_weights
 from vpem.core.rows import Rows
 from vpem.core.stopping import has_converged
 from vpem.core.sweep import Sweep, lowest, sweep
-from vpem.core.work import ONE_VIEW, Offer, Outcome, StudyError, Work
+from vpem.core.work import ONE_VIEW, Offer, Outcome, StudyError, Work, row_numbers
 
 
 def begin_run(
@@ -113,7 +113,7 @@ def offer_repair(work: Work, progress: Progress) -> Offer:
 def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     """Restart components on those rows."""
     run = _run(progress)
-    rows = outcome.decision[np.isfinite(outcome.decision)].astype(np.int64)
+    rows = row_numbers(outcome.decision[np.isfinite(outcome.decision)], work.roles.n_rows)
     ward, treated = run.ward.discharge(len(rows))
     run = replace(run, ward=ward)
     if run.block is not None and run.weights is not None and treated:
@@ -125,6 +125,9 @@ def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
 def _agree(work: Work, run: Run, decision: Array) -> Run:
     """What all now know of the last iteration; and what kind of pass this one is."""
     stop, agreed, findings = bool(decision[0]), float(decision[1]), decision[2:]
+    found = findings[np.isfinite(findings)]
+    if ((found < 0) | (found >= 2 * len(work.roles.network.hubs)) | (found % 1 != 0)).any():
+        raise StudyError(f"expected the numbers of hubs that found components broken, got {found.tolist()}")
     run = replace(run, final=run.iteration == work.settings.max_iter)
     if run.iteration == 0:
         return replace(run, start_cases=tuple(make_cases(0, findings)), later=tuple(suffixes(run.kept)))
@@ -219,7 +222,16 @@ def _end_run(work: Work, progress: Progress, error: CollapsedComponentError | No
         network = work.roles.network
         cases = tuple(case.repair(network, restarted=False) for case in run.start_cases)
         repairs = tuple((*case[:2], str(case.party), *case[3:]) for case in cases + run.ward.repairs(network))
-        best = Model(run.agreed, run.weights, run.block, run.responsibilities, run.history, run.converged, repairs)
+        best = Model(
+            run.agreed,
+            run.weights,
+            run.block,
+            run.responsibilities,
+            run.history,
+            run.converged,
+            progress.start,
+            repairs,
+        )
     progress = replace(progress, best=best, run=None)
     if progress.start + 1 < work.roles.agreement.n_init:
         return replace(progress, phase="start", start=progress.start + 1)
@@ -248,7 +260,8 @@ def absorb_prediction(work: Work, progress: Progress, outcome: Outcome) -> Progr
     if len(outcome.values):
         found = normalize(outcome.values.reshape(prediction.n_rows, work.settings.n_components))
         prediction = replace(prediction, responsibilities=found[0], log_densities=found[1])
-    return replace(progress, phase="done", prediction=prediction)
+    n_predictions = progress.n_predictions + 1
+    return replace(progress, phase="done", prediction=prediction, n_predictions=n_predictions)
 
 
 def offer_new_columns(_: Work, progress: Progress) -> Offer:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vpem.core import meeting
 from vpem.core.identity import Identity
-from vpem.core.meeting import Record
+from vpem.core.meeting import MOST_AGENTS, Record
 from vpem.core.message import NO_DECISION, NO_VALUES, Message, RemoteProtocolError
 from vpem.core.progress import AgentState, Array, Exchange
 from vpem.core.summation import Round
@@ -75,6 +75,8 @@ def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> No
             known = new.get(record.number) or draft.records.get(record.number)
             if known is None:
                 new[record.number] = record
+                if draft.records.keys().isdisjoint(record.neighbours) or len(new) > MOST_AGENTS:
+                    raise error(f"expected records of neighbours of those who are known, got one of {record.name!r}")
             elif known != record:
                 raise error(f"expected one record of agent {record.number}, got two that differ")
     draft.records, draft.learnt = {**draft.records, **new}, tuple(sorted(new))

@@ -40,6 +40,8 @@ class Identity:
         self.X, self.name = check_columns(X, agreement), str(number) if name is None else name
         self.most_hops = agreement.hops if most_hops is None else most_hops
         self.given = Given() if given is None else given
+        if not 0 <= number < 2**32 or len(self.name) > 200 or not self.name.isprintable():
+            raise ValueError(f"expected a number from 0 on and a name of at most 200 letters, got {number}, {name!r}")
         if number in self.neighbours:
             raise ValueError(f"expected links to others, got one from agent {number} to itself")
         self._work: Work | None = None
@@ -51,7 +53,7 @@ class Identity:
     def record(self, state: AgentState) -> Record:
         """What the agent tells everybody of itself."""
         numbers = [checkpoint.number for checkpoint in state.checkpoints]
-        last = state.checkpoints[-1].progress
+        recent = numbers[1:][-2:] or [0]
         return Record(
             number=self.number,
             name=self.name,
@@ -61,9 +63,10 @@ class Identity:
             most_hops=0 if self.X is None else self.most_hops,
             digest=self.agreement.digest,
             newest=numbers[-1],
-            oldest=numbers[1] if len(numbers) > 1 else 0,
-            finished=last.phase in (DONE, *AFTER_DONE),
-            present=state.present,
+            oldest=recent[0],
+            model=model_checkpoint(state),
+            n_met=state.n_met,
+            n_members=len(state.members),
             abandoned=tuple(sorted(state.abandoned)),
         )
 
@@ -74,7 +77,7 @@ class Identity:
                 raise ValueError("expected no columns from a server, got some")
             return None
         shape = (n_rows, self.X.shape[1])
-        columns = np.full(shape, np.nan) if X is None else np.asarray(X[:], dtype=np.float64)
+        columns = np.full(shape, np.nan) if X is None else np.array(X[:], dtype=np.float64, order="C")
         if columns.shape != shape or np.isinf(columns).any():
             raise ValueError(
                 f"expected new rows of {shape[1]} columns, as in the fit, with finite numbers or gaps (NaN), got "
@@ -109,12 +112,6 @@ class Identity:
             return Round("meet", neighbours, neighbours, True, False)
         schedule = self._schedule(state)
         return schedule[step] if step < len(schedule) else None
-
-    def rounds_left(self, state: AgentState) -> int:
-        """Rounds of the present exchange that are not over; in a meeting, the present one."""
-        if state.exchange is None:
-            return 0
-        return 1 if state.meeting else len(self._schedule(state)) - state.exchange.step
 
     def audience(self, state: AgentState) -> frozenset[int] | None:
         """Positions of the agents that get predictions, the server among them; None: all."""
@@ -162,6 +159,12 @@ class Identity:
             )
             for part in found
         ]
+
+
+def model_checkpoint(state: AgentState) -> int:
+    """Number of the checkpoint at the end of the fit; 0 if there is none."""
+    ends = (point.number for point in state.checkpoints if point.progress.phase == DONE)
+    return next(ends, 0)
 
 
 def check_columns(X: Any, agreement: Agreement) -> Table | None:

@@ -35,7 +35,7 @@ MOST_REASON = 4096
 MOST_RECORDS = 2**24
 """Bytes of records in one message."""
 
-MOST_EPOCHS_AHEAD = 1000
+MOST_EPOCHS_AHEAD = 2**20
 
 
 class Inbox:
@@ -62,9 +62,10 @@ class Inbox:
         state, agent = self.state, self.identity
         epoch, number, sender = header.epoch, header.round, header.sender
         if header.receiver != agent.number or sender not in agent.neighbours or sender in state.abandoned:
+            others = tuple(peer for peer in agent.neighbours if peer not in state.abandoned)
             raise self._error(
                 sender,
-                f"expected a message from one of {agent.neighbours} to {agent.number}, got one from {sender} to "
+                f"expected a message from one of {others} to {agent.number}, got one from {sender} to "
                 f"{header.receiver}",
             )
         if header.kind not in KINDS or header.is_text != (header.kind in TEXTS) or number >> EPOCH_BITS != epoch:
@@ -76,20 +77,25 @@ class Inbox:
         if epoch < state.epoch or number < state.round:
             raise self._error(sender, f"came too late: {show_round(number)} is over", StaleMessageError)
         if epoch > state.epoch:
-            if header.kind != "meet" or number != epoch << EPOCH_BITS or epoch > state.epoch + MOST_EPOCHS_AHEAD:
+            if header.kind != "meet" or number != epoch << EPOCH_BITS:
                 raise self._error(sender, f"expected an epoch to begin with a meeting, got {header}")
+            if epoch > state.epoch + MOST_EPOCHS_AHEAD:
+                raise self._error(sender, f"expected at most {MOST_EPOCHS_AHEAD} epochs ahead, got epoch {epoch}")
             self._check_size(header)
             return
         if sender in state.mailbox.get(number, {}):
             raise self._error(sender, f"came twice: {show_round(number)}", StaleMessageError)
         ahead = number - state.round
+        # Neighbours wait for each other's messages, but for those that go down or up a hub's tree.
+        if ahead > 1 + 2 * agent.agreement.hops:
+            raise self._error(sender, f"expected at most the next round, got {show_round(number)}")
         now = None
         if state.exchange is not None and (ahead == 0 or not state.meeting):
             now = agent.round_at(state, state.exchange.step + ahead)
         if now is not None:
             self.check_fit(header, now)
         else:
-            self._check_early(header)
+            self._check_size(header)
 
     def check_kept(self) -> None:
         """Raise RemoteProtocolError if something that came early does not fit the exchange that begins now."""
@@ -130,19 +136,12 @@ class Inbox:
         n_decisions = 0 if exchange.decision is None or not now.decision else len(exchange.decision)
         return exchange.n_values if now.values else 0, n_decisions
 
-    def _check_early(self, header: Header) -> None:
-        """A message of an exchange that has not begun here: bounds that hold for any."""
-        agreement = self.identity.agreement
-        # Beyond the present exchange, at most a pooling and a spreading lie between this and a message both ways.
-        last = self.state.round + self.identity.rounds_left(self.state)
-        if header.round > last + 2 * agreement.hops + 2:
-            raise self._error(header.sender, f"expected at most one exchange ahead, got {show_round(header.round)}")
-        self._check_size(header)
-
     def _check_size(self, header: Header) -> None:
+        """Bounds that hold for whatever may come next, where that is not known yet."""
         n_components = self.identity.agreement.settings.n_components
-        rows = [record.n_rows for record in self.state.records.values()]
-        n_rows = max(MOST_NEW_ROWS, 0 if self.identity.X is None else len(self.identity.X), *rows)
+        if header.kind in ("columns", "terms") and self.identity.agreement.hops == 0:
+            raise self._error(header.sender, f"expected no {header.kind!r} without hops, got some")
+        n_rows = max(MOST_NEW_ROWS, self._n_rows())
         n_tries = n_candidates(n_components)
         most_values = {
             "meet": MOST_RECORDS,
@@ -158,6 +157,12 @@ class Inbox:
                 f"expected at most {most_values} values and {most_decisions} decisions, got {header.n_values} and "
                 f"{header.n_decisions}",
             )
+
+    def _n_rows(self) -> int:
+        """Rows of the study, as far as the agent can know; a server takes the parties' smallest word for it."""
+        if self.identity.X is not None:
+            return len(self.identity.X)
+        return min((record.n_rows for record in self.state.records.values() if record.n_columns), default=0)
 
     def _error(
         self, peer: int, problem: str, kind: type[RemoteProtocolError] = RemoteProtocolError

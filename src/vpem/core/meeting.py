@@ -29,6 +29,9 @@ from vpem.core.traffic import Sending, Traffic, make_traffic
 MOST_COLUMNS = 10_000
 """That one party may hold."""
 
+MOST_AGENTS = 10_000
+"""That one study may have."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
@@ -49,10 +52,12 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     newest: Count = 0
     oldest: Count = 0
     """The last and the first checkpoint that it has, beside the one from the beginning."""
-    finished: bool = False
-    """Whether it has a model."""
-    present: Count = 0
+    model: Count = 0
+    """The checkpoint at the end of the fit; 0 if it has no model."""
+    n_met: Count = 0
     """How many agents its last meeting had; 0 if this is the first."""
+    n_members: Count = 0
+    """How many its first one had."""
     abandoned: tuple[Count, ...] = ()
     """Agents that it has given up."""
 
@@ -89,17 +94,41 @@ def _diameter(neighbours: frozenset[tuple[int, tuple[int, ...]]]) -> int:
 
 
 def common_checkpoint(records: Mapping[int, Record]) -> int:
-    """The last checkpoint that all have; 0, the beginning, if there is none or somebody has gone in the meantime.
+    """The last checkpoint that all have.
 
     Agents take checkpoints before exchanges whose decisions reach everybody, so that nobody can be more than one
-    ahead; somebody who has come back with an older state sends all to the beginning.
+    ahead. Somebody who has come back with an older state sends all to the end of the fit, if all have reached it, or
+    to the beginning (0); there they go too if somebody has gone while the mixture was being fitted.
     """
     everybody = records.values()
     newest = min(record.newest for record in everybody)
-    somebody_gone = any(record.present > len(records) for record in everybody)
-    if somebody_gone and not all(record.finished for record in everybody):
+    model = min(record.model for record in everybody)
+    if somebody_has_gone(records) and model == 0:
         return 0
-    return newest if newest >= max(record.oldest for record in everybody) else 0
+    return newest if newest >= max(record.oldest for record in everybody) else model
+
+
+def somebody_has_gone(records: Mapping[int, Record]) -> bool:
+    """Whether fewer have met than the last time."""
+    return any(record.n_met > len(records) for record in records.values())
+
+
+def check_members(records: Mapping[int, Record]) -> None:
+    """Raise MeetingError, at every agent alike, if somebody is missing whom nobody has given up."""
+    abandoned = sorted({number for record in records.values() for number in record.abandoned})
+    n_members = max(record.n_members for record in records.values())
+    if abandoned and n_members == 0:
+        raise MeetingError(
+            f"agents {abandoned} were given up before all had met, so that nobody knows who else is missing; begin a "
+            "new study without them"
+        )
+    n_missing = n_members - len(records) - len(abandoned)
+    if n_members and n_missing > 0:
+        raise MeetingError(
+            f"{n_missing} agents cannot be reached without agents {abandoned}: the network has fallen apart"
+        )
+    if n_members and n_missing < 0:
+        raise MeetingError(f"expected the {n_members} agents of the first meeting, got {len(records)} agents")
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +216,7 @@ def find_roles(records: Iterable[Record], agreement: Agreement) -> Roles:
 
 def replace_progress(record: Record) -> Record:
     """The part of a record that stays the same as long as the agent does."""
-    return msgspec.structs.replace(record, newest=0, oldest=0, finished=False, present=0, abandoned=())
+    return msgspec.structs.replace(record, newest=0, oldest=0, model=0, n_met=0, n_members=0, abandoned=())
 
 
 @lru_cache(maxsize=4)  # agents of one process need the same answer

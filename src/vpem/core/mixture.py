@@ -277,7 +277,8 @@ def make_block(means: Array, covariances: Array) -> Block:
     if not finite.all():
         raise CollapsedComponentError(int(np.argmin(finite)))
     if covariances.ndim == 3:
-        whiteners: Array = np.asarray(np.linalg.inv(_factors(covariances)), dtype=np.float64).transpose(0, 2, 1)
+        # In the usual order in memory: an agent that is saved and restored must multiply the same way again.
+        whiteners: Array = np.ascontiguousarray(np.linalg.inv(_factors(covariances)).transpose(0, 2, 1))
         log_determinants = np.log(np.diagonal(whiteners, axis1=1, axis2=2)).sum(axis=1)
     else:
         positive = (covariances > 0).all(axis=1)

@@ -81,8 +81,8 @@ PHASES = {
 AFTER_MEETING = ("pool", *STARTING)
 """Where life begins."""
 
-AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "repair", "predict", DONE)
-"""Where agents can go back to, beside the beginning: the exchanges that carry decisions."""
+AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "repair", DONE)
+"""Where agents can go back to, beside the beginning: the fit's exchanges that carry decisions, and its end."""
 
 AFTER_DONE = ("new columns", "predict")
 """With new rows."""

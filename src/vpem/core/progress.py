@@ -7,7 +7,7 @@ to a checkpoint means taking up an older one. `AgentState` is all that changes i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,8 @@ class Model:
     responsibilities: Array | None
     history: tuple[float, ...]
     converged: bool
+    start: int
+    """Number of the restart that it comes from."""
     repairs: tuple[tuple[int, int, str, str, bool], ...]
     """The fields of `vpem.core.repair.Repair`."""
 
@@ -125,6 +127,9 @@ class Prediction:
 class Progress:
     """How far the algorithm is."""
 
+    n_predictions: int = 0
+    """Tables of new rows that are done."""
+
     phase: str = "begin"
     """What comes next; one of `vpem.core.phases.PHASES`."""
     start: int = 0
@@ -133,6 +138,7 @@ class Progress:
     run: Run | None = None
     best: Model | None = None
     prediction: Prediction | None = None
+    """The last one, or the one at work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,17 +184,17 @@ class AgentState:
     """Whose records the last round has brought."""
     members: tuple[int, ...] = ()
     """All agents of the first meeting."""
-    present: int = 0
+    n_met: int = 0
     """How many agents the last meeting had."""
     started: bool = False
-    request: Prediction | None = None
-    """New rows that wait for their turn."""
+    requests: dict[int, Prediction] = field(default_factory=dict)
+    """New rows, by the number of their prediction: the last that was done, and one that may wait for its turn."""
     pooled: Array | None = None
     """(n_rows, n_block_columns): the hub's columns, at its root."""
     mailbox: dict[int, dict[int, Message]] = field(default_factory=dict)
     """Messages by round and sender."""
     checkpoints: tuple[Checkpoint, ...] = (Checkpoint(0, Progress()),)
-    """The beginning and the last two."""
+    """The beginning, the end of the fit once it is reached, and the last two."""
     lost: frozenset[int] = frozenset()
     """Neighbours that cannot be reached at present."""
     abandoned: frozenset[int] = frozenset()
@@ -201,6 +207,25 @@ class AgentState:
         other = object.__new__(AgentState)
         other.__dict__.update(self.__dict__)
         return other
+
+
+def orderly(value: Any) -> Any:
+    """The same value with every array in the usual order in memory, as it would be after it was saved and restored.
+
+    Otherwise a restored agent might multiply its matrices another way, and get other last bits.
+    """
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(value) if value.ndim else value
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: getattr(value, part.name) for part in fields(value)}
+        changed = {name: new for name, old in parts.items() if (new := orderly(old)) is not old}
+        return replace(value, **changed) if changed else value
+    if isinstance(value, tuple):
+        ordered = [orderly(part) for part in value]
+        if all(new is old for new, old in zip(ordered, value, strict=True)):
+            return value
+        return type(value)(*ordered) if hasattr(value, "_fields") else tuple(ordered)
+    return value
 
 
 def pack_generator(generator: np.random.Generator) -> NDArray[np.uint64]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from numbers import Real
+from typing import Any
 
 from vpem.core.covariances import CovarianceRule
 from vpem.core.summation import Star, Summation
@@ -65,4 +67,13 @@ class Agreement:
     @property
     def digest(self) -> str:
         """A short text that differs where agreements differ; (16 characters)."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr(plain(self)).encode()).hexdigest()[:16]
+
+
+def plain(value: Any) -> Any:
+    """A value without its types: whatever is equal looks equal."""
+    if is_dataclass(value):
+        return type(value).__name__, *(plain(getattr(value, part.name)) for part in fields(value))
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return float(value) if isinstance(value, Real) else value

@@ -37,7 +37,7 @@ from vpem.core.progress import Array, Clustering, Integers, Progress, pack_gener
 from vpem.core.rows import Rows
 from vpem.core.summation import Star
 from vpem.core.sweep import Sweep, sweep
-from vpem.core.work import ONE_VIEW, Offer, Outcome, Work
+from vpem.core.work import ONE_VIEW, Offer, Outcome, StudyError, Work, row_numbers
 
 Collected = TypeVar("Collected")
 
@@ -107,9 +107,9 @@ def offer_draw(work: Work, progress: Progress) -> Offer:
 def absorb_draw(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     """Everybody knows the chosen row now."""
     clustering = _clustering(progress)
-    choice, *candidates = outcome.decision.astype(np.int64).tolist()
-    picked = clustering.picked if clustering.n_draws == 0 else np.append(clustering.picked, choice)
-    clustering = replace(clustering, picked=picked, candidates=np.array(candidates), n_draws=clustering.n_draws + 1)
+    rows = row_numbers(outcome.decision, work.roles.n_rows)
+    picked = clustering.picked if clustering.n_draws == 0 else np.append(clustering.picked, rows[0])
+    clustering = replace(clustering, picked=picked, candidates=rows[1:].copy(), n_draws=clustering.n_draws + 1)
     if len(picked) < work.settings.n_components:
         return replace(progress, phase="try", clustering=clustering)
     return begin_clusters(work, replace(progress, clustering=clustering))
@@ -194,7 +194,10 @@ def offer_weights(work: Work, progress: Progress) -> Offer:
 def absorb_weights(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     """All begin EM with the same weights."""
     clustering = _clustering(progress)
-    return begin_run(work, progress, make_weights(outcome.decision), clustering.block, clustering.collapsed)
+    counts = outcome.decision
+    if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() > 0):
+        raise StudyError(f"expected how many rows each component has, got {counts.tolist()}")
+    return begin_run(work, progress, make_weights(counts), clustering.block, clustering.collapsed)
 
 
 def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:

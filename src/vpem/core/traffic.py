@@ -1,7 +1,7 @@
 """What a run sends: messages, bytes and rounds, per agent and in all.
 
-Counted are the contents of the messages as a network would carry them: arrays of float64 and the few bytes of
-a flooded decision. What a transport wraps around them (headers, encryption) comes on top.
+Counted are whole messages as the wire format has them: numbers of 8 bytes, and a header and a checksum for each. What
+a transport wraps around them (TCP, TLS) comes on top.
 """
 
 from __future__ import annotations

@@ -137,3 +137,12 @@ class Work:
     def m_step(self, statistics: Statistics, previous: Block) -> tuple[Block, list[int]]:
         """New parameters of the block, and what could not have any."""
         return careful_m_step(statistics, self.settings.rule, previous, self.overall.smallest_variances[0])
+
+
+def row_numbers(decision: Array, n_rows: int) -> Integers:
+    """Numbers of rows that one agent chose for all; StudyError if they are none."""
+    if not ((decision >= 0) & (decision < n_rows) & (decision % 1 == 0)).all():
+        raise StudyError(
+            f"expected numbers of rows from 0 to {n_rows - 1} from the first root, got {decision.tolist()}"
+        )
+    return decision.astype(np.int64)

@@ -76,5 +76,7 @@ def fit_with_agents(
         tuple(repair._replace(party=names[str(repair.party)]) for repair in root.repairs),
         transport.traffic(network),
     )
+    progress.start(root.model.start)
+    progress.last = float(result.lower_bounds[-1].mean()) if result.lower_bounds else None
     progress.end(result.converged, result.n_iter, len(result.repairs))
     return result

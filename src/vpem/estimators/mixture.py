@@ -43,7 +43,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
     its own block from its own columns, and the parties need nothing from each other but the sum of their
     log-densities. On a star, where a server adds, this equals centralized EM with block-diagonal covariances. On
     any other connected graph the parties average with their neighbours (consensus), and every root keeps its own
-    estimates. This estimator simulates the network in one process and counts what it would send.
+    estimates. The whole network lives in this process (see `engine`), and what it would send is counted.
 
     Gaps (NaN) are welcome, whole rows of a party among them: the fit is exact EM on what was observed, if values are
     missing at random.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -66,6 +67,8 @@ class InProcess:
         """Of all links, in order."""
         self._links: dict[tuple[int, int], deque[Message]] = {}
         """The same by link, if links overtake each other."""
+        self._dead: set[int] = set()
+        self._rounds = dict.fromkeys(self.agents, 0)
 
     def start(self) -> InProcess:
         """Start all agents."""
@@ -99,27 +102,49 @@ class InProcess:
     def traffic(self, network: Network) -> Traffic:
         """What was really sent; a network of the same agents gives the names."""
         table = np.array([self.sent[number] for number in sorted(self.sent)], dtype=np.int64)
-        rounds = max(agent.state.round & ((1 << EPOCH_BITS) - 1) for agent in self.agents.values())
-        return Traffic(network.agents, table, rounds)
+        now = {number: self._rounds_of(agent) for number, agent in self.agents.items()}
+        return Traffic(network.agents, table, max(self._rounds[number] + count for number, count in now.items()))
 
     def crash(self, number: int) -> None:
         """An agent dies: what is on its way to it or from it is lost, and its neighbours notice."""
+        self._dead.add(number)
         self._line = deque(message for message in self._line if number not in (message.sender, message.receiver))
         self._links = {link: line for link, line in self._links.items() if number not in link}
-        for peer in self.agents[number].neighbours:
+        for peer in self._living(self.agents[number].neighbours):
             self.post(self.agents[peer].lose(number))
 
     def recover(self, number: int, saved: bytes) -> None:
         """A dead agent comes back with what it had saved."""
         self.agents[number] = agent = self.agents[number].restored(wire.decode_state(saved))
+        self._dead.discard(number)
         for peer in agent.neighbours:
-            self.post(self.agents[peer].rejoin(number))
-            self.post(agent.rejoin(peer))
+            if peer not in agent.state.abandoned:
+                agent.lose(peer)
+        for peer in self._living(agent.neighbours):
+            self._event(peer, partial(self.agents[peer].rejoin, number))
+            self._event(number, partial(agent.rejoin, peer))
 
     def abandon(self, number: int) -> None:
         """A dead agent does not come back, and its neighbours stop waiting for it."""
-        for peer in self.agents.pop(number).neighbours:
-            self.post(self.agents[peer].abandon(number))
+        if number not in self._dead:
+            self.crash(number)
+        neighbours = self.agents.pop(number).neighbours
+        for peer in self._living(neighbours):
+            self._event(peer, partial(self.agents[peer].abandon, number))
+
+    def _living(self, numbers: Iterable[int]) -> list[int]:
+        return [number for number in numbers if number in self.agents and number not in self._dead]
+
+    def _event(self, number: int, event: Callable[[], list[Message]]) -> None:
+        """Something happens to an agent; rounds of an epoch that it ends with are counted."""
+        before = self.agents[number]
+        epoch, rounds = before.state.epoch, self._rounds_of(before)
+        self.post(event())
+        if self.agents[number].state.epoch != epoch:
+            self._rounds[number] += rounds
+
+    def _rounds_of(self, agent: Agent) -> int:
+        return agent.state.round & ((1 << EPOCH_BITS) - 1)
 
     def _next(self) -> Message | None:
         if self.disturbances is None:
@@ -148,7 +173,7 @@ class InProcess:
         try:
             if self.encoded:
                 message = wire.decode(wire.encode(message), agent, message.sender)
-            self.post(agent.receive(message))
+            self._event(agent.number, partial(agent.receive, message))
         except StaleMessageError:
             pass
 
@@ -166,10 +191,10 @@ def make_agents(X: Table, network: Network, agreement: Agreement, given: Sequenc
     """
     names: list[Hashable] = list(network.parties)
     starts = {hub.root: start for hub, start in zip(network.hubs, given, strict=False)}
-    agents = []
+    agents, table = [], X[:]
     for number, name in enumerate(names):
         neighbours = [len(names)] if network.graph is None else network.graph[number]
-        columns = X[:][:, network.columns[number]]
+        columns = table[:, network.columns[number]]
         agents.append(Agent(number, neighbours, agreement, columns, name=str(name), given=starts.get(number)))
     if network.graph is None:
         agents.append(Agent(len(names), range(len(names)), agreement, name=SERVER))
