@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint types pytest format clean
+.PHONY: help demo test lint types pytest bench format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,6 +28,9 @@ types: $(STAMP) ## mypy --strict on src/
 
 pytest: $(STAMP) ## the tests; REQUIRE_ALL=1 turns every skip into a failure
 	REQUIRE_ALL=$(REQUIRE_ALL) $(BIN)/python -m pytest
+
+bench: $(STAMP) ## speed and memory, side by side with scikit-learn and a naive simulation; minutes
+	$(BIN)/python benchmarks/speed.py
 
 format: $(STAMP) ## put the code into its usual form
 	$(BIN)/ruff check --fix .

@@ -136,7 +136,7 @@ def nasty(seed):
 @pytest.mark.parametrize("init_params", ["kmeans", "random_from_data"])
 def test_repairs_and_failures_are_the_same(graph, batch_size, init_params):
     compared = 0
-    for seed in range(8):
+    for seed in range(12):
         arguments = {
             "n_components": 6,
             "partition": {"a": [0], "b": [1, 2], "c": [3]},
@@ -149,9 +149,10 @@ def test_repairs_and_failures_are_the_same(graph, batch_size, init_params):
             "reg_covar": 0.0,
         }
         simulated, agents = fit_both(nasty(seed), **arguments)
-        # A covariance that is singular to rounding may pass or not: what other chunks of rows change proves nothing.
+        # A covariance that is singular to rounding may pass or not: what another order of sums changes is no proof.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("vpem.core.rows.CHUNK_VALUES", 1)
+            patch.setattr("vpem.core.packed.WIDEST_MATRIX", 1)
             again = fit(nasty(seed), **arguments)
         try:
             assert_same(simulated, again, tolerance=1e-6)

@@ -350,12 +350,15 @@ def test_parts_of_a_start_can_be_given(X):
 
 def test_verbose_tells_of_starts_and_iterations(X, capsys):
     model = fitted(X, verbose=2)
-    lines = capsys.readouterr().out.splitlines()
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "the network's sum is computed as the exact sum"
     assert len(lines) == model.n_iter_ + 1
     assert "iteration 2: log-likelihood" in lines[1]
     assert f"converged in {model.n_iter_} iterations" in lines[-1]
-    fitted(X, verbose=1)
-    assert len(capsys.readouterr().out.splitlines()) == 1
+    fitted(X, verbose=1, graph="path")
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.endswith("from which the rounds differ by less than rounding")
+    assert "converged in" in last
     fitted(X)
     assert capsys.readouterr().out == ""
 

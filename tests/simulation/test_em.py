@@ -130,9 +130,10 @@ def check_decentralized_equals_literal(graph_and_problem, hops, kind, rounds, se
         fit = em(problem.X, network, Consensus(rounds, kind), mixture, em_settings(problem, reg_covar=1e-2))
         mixture = fit.mixture
         seen = agents.step()
-        np.testing.assert_allclose(fit.lower_bounds[0], seen, rtol=1e-9)
+        np.testing.assert_allclose(np.broadcast_to(fit.lower_bounds[0], len(seen)), seen, rtol=1e-9)
+        weights = np.broadcast_to(mixture.weights, (len(seen), problem.n_components))
         for b, block in enumerate(mixture.blocks):
-            assert relative_error(mixture.weights[b], agents.weights[b]) < 1e-9
+            assert relative_error(weights[b], agents.weights[b]) < 1e-9
             assert relative_error(block.means, agents.means[b]) < 1e-9
             assert relative_error(block.covariances, agents.covariances[b]) < 1e-9
 

@@ -7,6 +7,7 @@ which every root computes the responsibilities.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -230,6 +231,39 @@ def careful_m_step(
         if tied:
             return block, [int(statistics.counts.argmin())] if broken[0] else []
         return block, np.flatnonzero(broken & ~empty).tolist()
+
+
+def careful_m_steps(
+    statistics: Sequence[Statistics],
+    rule: CovarianceRule,
+    previous: Sequence[Block],
+    smallest_variances: Sequence[Array],
+) -> tuple[list[Block], list[list[int]]]:
+    """`careful_m_step` of many blocks; blocks of a single column, of which there may be hundreds, all at once."""
+    found: list[tuple[Block, list[int]] | None] = [None] * len(statistics)
+    single = [b for b, own in enumerate(statistics) if own.means.shape[1] == 1]
+    if len(single) > 1:
+        counts = np.array([statistics[b].counts for b in single])
+        scatters = np.array([statistics[b].scatters.ravel() for b in single])
+        means = np.array([statistics[b].means[:, 0] for b in single])
+        variances = np.maximum(scatters / (counts + TINY_COUNT), 0.0)
+        if STRUCTURES[rule.covariance_type].shared_by == "components":
+            variances = np.average(variances, axis=1, weights=counts + TINY_COUNT)[:, None]
+        variances += rule.reg_covar
+        noise = np.array([smallest_variances[b] for b in single])
+        sound = (counts > TINY_COUNT).all(axis=1) & np.isfinite(means).all(axis=1)
+        sound &= (variances > noise).all(axis=1) & np.isfinite(variances).all(axis=1)
+        whiteners = 1.0 / np.sqrt(np.where(sound[:, None], variances, 1.0))
+        normalizers = np.broadcast_to(np.log(whiteners) - 0.5 * np.log(2 * np.pi), means.shape)
+        shape = (-1, 1, 1) if rule.is_matrix else (-1, 1)
+        for place in np.flatnonzero(sound):
+            parts = (variances[place].reshape(shape), whiteners[place].reshape(shape), normalizers[place])
+            found[single[place]] = Block(means[place][:, None], *parts), []
+    pairs = [
+        careful_m_step(statistics[b], rule, previous[b], smallest_variances[b]) if one is None else one
+        for b, one in enumerate(found)
+    ]
+    return [block for block, _ in pairs], [broken for _, broken in pairs]
 
 
 def expected_log_density(statistics: Statistics, block: Block) -> float:

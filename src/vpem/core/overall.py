@@ -32,6 +32,8 @@ class Overall:
     """One Gaussian for all rows of each block; gaps are filled in with means. Empty without a rule."""
     smallest_variances: tuple[Array, ...]
     """Each block's (n_columns,): what rounding alone would leave of a variance."""
+    has_gaps: NDArray[np.bool_]
+    """(n_features,): whether some value is missing."""
 
     def rows(self, X: Table, numbers: NDArray[np.intp], network: Network) -> list[Array]:
         """Each block's part of some rows, as centres or means; (n_rows, n_columns). Gaps become column means."""
@@ -76,11 +78,12 @@ def rounding_noise(largest: Array) -> Array:
 
 def look_again(overall: Overall, X: Table, network: Network) -> Overall:
     """The first rows' moments, with the sizes of more rows of a stream."""
-    *_, largest = column_moments(X)
+    counts, *_, largest = column_moments(X)
     check_sizes(network, largest)
     noise = rounding_noise(largest)
     pairs = zip(overall.smallest_variances, network.block_columns, strict=True)
-    return replace(overall, smallest_variances=tuple(np.maximum(own, noise[held]) for own, held in pairs))
+    smallest = tuple(np.maximum(own, noise[held]) for own, held in pairs)
+    return replace(overall, smallest_variances=smallest, has_gaps=counts < len(X))
 
 
 def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> Overall:
@@ -103,7 +106,7 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
     columns = network.block_columns
     smallest = tuple(noise[held] for held in columns)
     if rule is None:
-        return Overall(means, variances, (), smallest)
+        return Overall(means, variances, (), smallest, counts < len(X))
     # Gaps of a column that does not vary must not be filled in with a variance from nowhere.
     varies = variances > noise
     own = STRUCTURES[rule.covariance_type].shared_by != "columns"
@@ -126,7 +129,7 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
         if (diagonal <= noise[held]).any():
             raise CollapsedComponentError(None, network.parties[hub.root])
         blocks.append(block)
-    return Overall(means, variances, tuple(blocks), smallest)
+    return Overall(means, variances, tuple(blocks), smallest, counts < len(X))
 
 
 def shared_statistics(

@@ -59,6 +59,10 @@ class Adder(Protocol):
         """Whether there is one result, and it is the sum."""
 
     @property
+    def path(self) -> str:
+        """How it is computed, for people."""
+
+    @property
     def view_of_hub(self) -> NDArray[np.intp]:
         """(n_hubs,): which result each hub's root gets."""
 
@@ -67,14 +71,20 @@ class Adder(Protocol):
 
         Parameters
         ----------
-        contributions : array of shape (n_hubs, n_rows, n_values)
+        contributions : array of shape (n_hubs, ...)
         rows : slice
             Which rows of the table these are.
 
         Returns
         -------
-        array of shape (n_views, n_rows, n_values)
+        array of shape (n_views, ...)
         """
+
+    def seen_by(self, view: int) -> Adder:
+        """What one root gets."""
+
+    def for_each_root(self) -> Adder:
+        """The same sum with a view for every root."""
 
 
 class Summation(Protocol):
@@ -120,6 +130,10 @@ class LinearAdder:
     """(n_views, n_hubs)"""
     view_of_hub: NDArray[np.intp]
     is_exact: bool = False
+    modes: tuple[Array, Array] | None = None
+    """(n_views, n_modes) and (n_modes, n_hubs), whose product the matrix is: the sum, and what it has beside it."""
+    path: str = ""
+    """How the sum is computed, for people."""
 
     @property
     def n_views(self) -> int:
@@ -128,15 +142,52 @@ class LinearAdder:
 
     def add(self, contributions: Array, rows: slice) -> Array:  # noqa: ARG002 (no memory: rows do not matter)
         """Combine; see `Adder.add`."""
-        n_hubs, n_rows, n_values = contributions.shape
-        # Values before rows in memory: long runs for the reductions over components, and no copy here.
-        flat = contributions.transpose(0, 2, 1).reshape(n_hubs, n_values * n_rows)
-        return (self.matrix @ flat).reshape(-1, n_values, n_rows).transpose(0, 2, 1)
+        flat = contributions.reshape(len(contributions), -1)
+        if self.modes is None:
+            found = self.matrix @ flat
+        else:
+            left, right = self.modes
+            found = left @ (right @ flat)
+        return found.reshape(self.n_views, *contributions.shape[1:])
+
+    def for_each_root(self) -> LinearAdder:
+        """The same sum with a view for every root, where roots differ in something else."""
+        every = np.arange(len(self.view_of_hub))
+        return (
+            self if self.n_views == len(every) else LinearAdder(self.matrix[self.view_of_hub], every, path=self.path)
+        )
+
+    def seen_by(self, view: int) -> LinearAdder:
+        """One row of the matrix."""
+        return LinearAdder(self.matrix[[view]], np.zeros_like(self.view_of_hub), self.is_exact)
 
 
-def exact_adder(n_hubs: int) -> LinearAdder:
+NEGLIGIBLE = 1e-14
+"""Size of a mode, per hub, that would change a sum by less than the rounding of its terms."""
+
+
+def exact_adder(n_hubs: int, path: str = "the exact sum") -> LinearAdder:
     """The exact sum, the same for every root."""
-    return LinearAdder(np.ones((1, n_hubs)), np.zeros(n_hubs, dtype=np.intp), is_exact=True)
+    return LinearAdder(np.ones((1, n_hubs)), np.zeros(n_hubs, dtype=np.intp), is_exact=True, path=path)
+
+
+def linear_adder(matrix: Array) -> LinearAdder:
+    """A sum of which every root gets its own combination, (n_roots, n_hubs), by the shortest way.
+
+    What the matrix has beside the exact sum are a few modes, which averaging has not yet made to vanish: often none
+    that rounding would leave, or so few that they are cheaper than the matrix.
+    """
+    n_roots, n_hubs = matrix.shape
+    left, sizes, right = np.linalg.svd(matrix - 1.0, full_matrices=False)
+    n_modes = int((sizes > NEGLIGIBLE * n_hubs).sum())
+    if n_modes == 0:
+        return exact_adder(n_hubs, "the exact sum, from which the rounds differ by less than rounding")
+    if 3 * n_modes < n_roots:
+        ones = np.ones((n_roots, 1)), np.ones((1, n_hubs))
+        modes = np.hstack([ones[0], left[:, :n_modes] * sizes[:n_modes]]), np.vstack([ones[1], right[:n_modes]])
+        path = f"the exact sum and {n_modes} of {n_roots - 1} modes, as the others are below rounding"
+        return LinearAdder(matrix, np.arange(n_roots), modes=modes, path=path)
+    return LinearAdder(matrix, np.arange(n_roots), path=f"a matrix of {n_roots} roots by {n_hubs} hubs")
 
 
 @dataclass(frozen=True)
@@ -255,7 +306,7 @@ class Consensus:
 
     def adder(self, network: Network) -> Adder:
         """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
-        n_agents, n_hubs = len(network.parties), len(network.hubs)
+        n_agents = len(network.parties)
         averaging = np.linalg.matrix_power(self.mixing_matrix(network), int(self.rounds))
         roots = [hub.root for hub in network.hubs]
         matrix = np.column_stack(
@@ -264,7 +315,7 @@ class Consensus:
                 for hub in network.hubs
             ]
         )
-        return LinearAdder(matrix, np.arange(n_hubs))
+        return linear_adder(matrix)
 
     def sum_traffic(self, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
         """Terms from root to leaves, then every message over every link in every round."""

@@ -36,6 +36,8 @@ class Sweep(Generic[Collected]):
     """What `collect` found for each block, from its own root's responsibilities; empty without it."""
     worst: tuple[Array, NDArray[np.intp]]
     """Lowest scores of single rows, as the root of the first hub sees them, in ascending order; and those rows."""
+    entropies: Array | None = None
+    """(n_views,): of the responsibilities, where they were asked for."""
 
 
 def sweep(

@@ -126,7 +126,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
             self.traffic_ += summation.flood_traffic(network, FLOAT_BYTES) * n_init
         adder = summation.adder(network)
-        best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres).scores.max()))
+        best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres)[0].scores.max()))
         self.cluster_centers_ = network.assemble(best.centres)
         self.n_iter_ = best.n_iter
         self.labels_, distances = self._nearest(table)

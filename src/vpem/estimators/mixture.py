@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 
+from vpem.core import kernels
 from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import RESTART, shared_generator
 from vpem.core.meeting import meeting_traffic
@@ -248,6 +249,9 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             )
             result = fit_with_agents(table, network, agreement, given, progress)
             return self._end_fit(problem, settings, seed, result, result.traffic, result.repairs)
+        with progress.waiting("compiling the inner loops, which are kept for the next time,"):
+            kernels.warm_up()
+        progress.note(f"the network's sum is computed as {summation.adder(network).path}")
         traffic = meeting_traffic(network, len(table), int(self.hops)) + pooling_traffic(network, len(table))
         best: tuple[MixtureFit, Start] | None = None
         failure: CollapsedComponentError | None = None

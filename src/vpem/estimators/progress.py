@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class Progress:
     """Tells of starts (verbose=1) and of their iterations (verbose=2)."""
@@ -10,6 +14,20 @@ class Progress:
         self.verbose = int(verbose)
         self.restart = 0
         self.last: float | None = None
+
+    def note(self, text: str) -> None:
+        """Tell something about the whole fit."""
+        if self.verbose > 0:
+            print(text, flush=True)
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Tell of something that took longer than a second."""
+        start = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - start
+        if seconds > 1:
+            self.note(f"{what} took {seconds:.0f} s")
 
     def start(self, restart: int) -> None:
         """Begin a run from a new start."""

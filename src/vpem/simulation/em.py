@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.covariances import CovarianceRule
-from vpem.core.gaps import Marginals, expected_statistics, observed_contribution
-from vpem.core.mixture import Block, Statistics, add_statistics, careful_m_step, make_weights, normalize
+from vpem.core.mixture import Block, Statistics, careful_m_steps, make_weights
+from vpem.core.packed import FAR, Densities
 from vpem.core.repair import Repair
 from vpem.core.settings import Settings
 from vpem.core.stopping import has_converged
 from vpem.core.summation import Adder, exact_adder
-from vpem.core.sweep import Sweep, sweep
+from vpem.core.sweep import Sweep
 from vpem.core.traffic import FLOAT_BYTES, Traffic
-from vpem.simulation.model import Mixture, Problem
+from vpem.simulation.model import Mixture, Problem, adder_for
 from vpem.simulation.repair import Infirmary
-from vpem.simulation.sweep import network_sums
+from vpem.simulation.sweep import sweep
 
 Array = NDArray[np.float64]
 Monitor = Callable[[int, float], None]
@@ -69,32 +69,34 @@ def e_step(
     mixture: Mixture,
     *,
     statistics: bool = True,
-    respond: Callable[[Array], tuple[Array, Array]] | None = None,
     within: slice | None = None,
+    compare: bool = False,
 ) -> Sweep[Statistics]:
     """One pass over rows with fixed parameters; its scores are the roots' log-likelihoods."""
-    blocks, marginals = mixture.blocks, [Marginals(block) for block in mixture.blocks]
-
-    def contribute(number: int, rows: NDArray[np.floating]) -> Array:
-        return observed_contribution(rows, blocks[number], marginals[number])
-
-    def collect(number: int, rows: NDArray[np.floating], responsibilities: Array) -> Statistics:
-        return expected_statistics(rows, responsibilities, blocks[number], marginals[number])
-
-    n_components = mixture.weights.shape[1]
-    return sweep(
-        network_sums(problem.X, problem.network, adder, n_components, contribute, within),
-        adder.view_of_hub,
-        respond=respond or responder(mixture),
-        collect=collect if statistics else None,
-        merge=add_statistics,
+    layout = problem.layout(mixture.weights.shape[1], is_matrix=mixture.blocks[0].covariances.ndim == 3)
+    densities = Densities(layout, mixture.blocks)
+    weights = mixture.weights[:1] if adder.n_views == 1 else mixture.weights
+    weights = np.broadcast_to(weights, (adder.n_views, weights.shape[1]))
+    result, tally = sweep(
+        problem,
+        adder,
+        densities,
+        layout,
+        log_weights=np.log(weights),
+        shifts=_near(problem, densities.means) if statistics else None,
+        fill=densities,
+        within=within,
+        compare=compare,
     )
+    return replace(result, collected=() if tally is None else tally.statistics())
 
 
-def responder(mixture: Mixture) -> Callable[[Array], tuple[Array, Array]]:
-    """Each root's responsibilities and log-likelihoods from the sum that it sees."""
-    log_weights = np.log(mixture.weights)[:, None, :]
-    return lambda sums: normalize(sums + log_weights)
+def _near(problem: Problem, means: Array) -> Array:
+    """Where to collect statistics around, (n_components, n_features): the means, but for those that are far away."""
+    overall = problem.overall.means[problem.order]
+    with np.errstate(over="ignore"):
+        is_near = (means - overall) ** 2 <= FAR * problem.overall.variances[problem.order]
+    return np.where(is_near, means, overall)
 
 
 def m_steps(
@@ -112,13 +114,7 @@ def m_steps(
     collapsed : list of lists of int
         Components that kept their last parameters, in each block.
     """
-    blocks: list[Block] = []
-    collapsed: list[list[int]] = []
-    for number in range(len(problem.network.hubs)):
-        smallest = problem.overall.smallest_variances[number]
-        block, broken = careful_m_step(statistics[number], rule, previous[number], smallest)
-        blocks.append(block)
-        collapsed.append(broken)
+    blocks, collapsed = careful_m_steps(statistics, rule, previous, problem.overall.smallest_variances)
     return Mixture(make_weights(counts), tuple(blocks)), collapsed
 
 
@@ -143,7 +139,7 @@ def em(
         Called after each iteration with its number and the lower bound (mean over roots).
     """
     n_samples, summation = len(problem.X), problem.summation
-    adder = summation.adder(problem.network)
+    adder = adder_for(problem, start)
     infirmary = Infirmary(problem)
     history = [] if before is None else [before]
     n_before = len(history)
@@ -170,8 +166,8 @@ def em(
 
 def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certificate:
     """Take one exact EM step from the assembled model, and compare the roots."""
-    adder = problem.summation.adder(problem.network)
-    here = final = e_step(problem, adder, mixture, statistics=adder.is_exact)
+    adder = adder_for(problem, mixture)
+    here = final = e_step(problem, adder, mixture, statistics=adder.is_exact, compare=True)
     exact = exact_adder(len(problem.network.hubs))
     if not adder.is_exact:
         assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)

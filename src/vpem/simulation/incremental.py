@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from vpem.core.batches import Kept, batch_slices, suffixes
-from vpem.core.mixture import Statistics, normalize
+from vpem.core.mixture import Statistics
 from vpem.core.overall import Overall
 from vpem.core.repair import Case, Repair, Ward
 from vpem.core.settings import Settings
@@ -25,7 +24,7 @@ from vpem.core.summation import Adder
 from vpem.core.sweep import Sweep, lowest
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import MixtureFit, Monitor, e_step, m_steps
-from vpem.simulation.model import Mixture, Problem
+from vpem.simulation.model import Mixture, Problem, adder_for
 from vpem.simulation.repair import Infirmary
 
 Array = NDArray[np.float64]
@@ -50,7 +49,7 @@ def incremental_em(
     """
     n_samples = len(problem.X)
     batches = batch_slices(n_samples, batch_size)
-    adder, scalar_adder = (problem.summation.adder(problem.network) for _ in range(2))
+    adder, scalar_adder = (adder_for(problem, start) for _ in range(2))
     infirmary = Infirmary(problem)
     history = [] if before is None else [before]
     n_before = len(history)
@@ -136,8 +135,8 @@ def online_step(
     disagreement : float
     """
     n_samples, summation = len(problem.X), problem.summation
-    adder = summation.adder(problem.network)
-    result, new = visit(problem, adder, mixture, slice(0, n_samples))
+    adder = adder_for(problem, mixture)
+    result, new = visit(problem, adder, mixture, slice(0, n_samples), compare=True)
     n_steps = stream.n_steps + 1
     share = n_steps**-STEP_POWER
     kept, n_rows = new * (share / n_samples), float(n_samples)
@@ -190,15 +189,10 @@ def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice])
     return traffic
 
 
-def visit(problem: Problem, adder: Adder, mixture: Mixture, batch: slice) -> tuple[Sweep[Statistics], Kept]:
+def visit(
+    problem: Problem, adder: Adder, mixture: Mixture, batch: slice, *, compare: bool = False
+) -> tuple[Sweep[Statistics], Kept]:
     """E-step of one batch, and what it leaves behind."""
-    log_weights = np.log(mixture.weights)[:, None, :]
-    entropy = np.zeros(adder.n_views)
-
-    def respond(sums: Array) -> tuple[Array, Array]:
-        responsibilities, log_likelihoods = normalize(sums + log_weights)
-        np.subtract(entropy, xlogy(responsibilities, responsibilities).sum(axis=(1, 2)), out=entropy)
-        return responsibilities, log_likelihoods
-
-    result = e_step(problem, adder, mixture, respond=respond, within=batch)
-    return result, Kept(result.counts, entropy, result.collected)
+    result = e_step(problem, adder, mixture, within=batch, compare=compare)
+    assert result.entropies is not None, "EM has entropies"
+    return result, Kept(result.counts, result.entropies, result.collected)

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.initial import (
     PATIENCE,
-    centre_sums,
     draw_candidates,
-    move_centres,
     movement_limit,
     n_candidates,
-    nearest,
     random_rows,
-    squared_distances,
 )
-from vpem.core.rows import Rows
+from vpem.core.packed import Densities, Distances, Tally, make_layout
 from vpem.core.summation import Adder
-from vpem.core.sweep import Collected, Sweep, sweep
+from vpem.core.sweep import Sweep
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Problem
-from vpem.simulation.sweep import network_sums
+from vpem.simulation.sweep import network_sums, sweep
 
 Array = NDArray[np.float64]
 
@@ -87,8 +84,8 @@ def kmeans(
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
-        found = assign(problem, adder, centres, collect=lambda _, *rows: centre_sums(*rows), merge=np.add)
-        moved = list(map(move_centres, found.collected, centres))
+        found, tally = assign(problem, adder, centres)
+        moved = _cut(problem, tally.means())
         settled = np.array(
             [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
         )
@@ -102,21 +99,23 @@ def kmeans(
 
 
 def assign(
-    problem: Problem,
-    adder: Adder,
-    centres: Sequence[Array],
-    collect: Callable[[int, Rows, Array], Collected] | None = None,
-    merge: Callable[[Collected, Collected], Collected] | None = None,
-) -> Sweep[Collected]:
-    """Give every row to the nearest centre, at each root by the distances that it sees."""
-    chunks = network_sums(
-        problem.X,
-        problem.network,
-        adder,
-        len(centres[0]),
-        lambda number, block: squared_distances(block, centres[number]),
-    )
-    return sweep(chunks, adder.view_of_hub, respond=nearest, collect=collect, merge=merge)
+    problem: Problem, adder: Adder, centres: Sequence[Array], fill: Densities | None = None
+) -> tuple[Sweep[Any], Tally]:
+    """Give every row to the nearest centre, at each root by the distances that it sees; tally around the centres.
+
+    With `fill`, for which gaps are filled in, blocks are tallied as EM needs them; otherwise each column by itself.
+    """
+    packed = np.concatenate(centres, axis=1)
+    layout = make_layout([1] * packed.shape[1], len(packed), is_matrix=False) if fill is None else fill.layout
+    found, tally = sweep(problem, adder, Distances(packed), layout, log_weights=None, shifts=packed, fill=fill)
+    assert tally is not None, "there are shifts"
+    return found, tally
+
+
+def _cut(problem: Problem, packed: Array) -> list[Array]:
+    """Each block's part of an array whose columns are in the order of the blocks."""
+    ends = np.cumsum([len(held) for held in problem.network.block_columns])
+    return np.split(packed, ends[:-1], axis=1)
 
 
 def plus_plus_centres(problem: Problem, n_clusters: int, rng: np.random.Generator) -> tuple[list[Array], Traffic]:
@@ -165,7 +164,7 @@ def distances_seen_first(problem: Problem, adder: Adder, rows: NDArray[np.intp])
     """
     X, network = problem.X, problem.network
     centres = problem.overall.rows(X, rows, network)
-    for chunk, _, sums in network_sums(
-        X, network, adder, len(rows), lambda number, block: squared_distances(block, centres[number])
-    ):
-        yield chunk, sums[adder.view_of_hub[0]]
+    distances = Distances(np.concatenate(centres, axis=1))
+    seen = adder.seen_by(adder.view_of_hub[0])
+    for chunk, sums in network_sums(problem, seen, distances, len(rows)):
+        yield chunk, -2.0 * sums[0].T

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,9 @@ from vpem.core.covariances import CovarianceRule
 from vpem.core.mixture import Block
 from vpem.core.network import Network
 from vpem.core.overall import Overall, describe
-from vpem.core.rows import Table
-from vpem.core.summation import Summation
+from vpem.core.packed import Layout, make_layout
+from vpem.core.rows import Rows, Table
+from vpem.core.summation import Adder, Summation
 
 Array = NDArray[np.float64]
 
@@ -26,6 +29,50 @@ class Problem:
     network: Network
     summation: Summation
     overall: Overall
+    lock: Lock = field(default_factory=Lock, repr=False)
+    """One thread reads a table on disk at a time."""
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Column numbers block by block."""
+        return np.concatenate(self.network.block_columns)
+
+    @cached_property
+    def block_of_column(self) -> NDArray[np.int64]:
+        """(n_features,): of the columns in this order."""
+        return np.repeat(np.arange(len(self.network.hubs)), [len(held) for held in self.network.block_columns])
+
+    @cached_property
+    def blocks_with_gaps(self) -> NDArray[np.bool_]:
+        """(n_blocks,): whether some value is missing."""
+        return np.array([self.overall.has_gaps[held].any() for held in self.network.block_columns])
+
+    def layout(self, n_components: int, *, is_matrix: bool) -> Layout:
+        """Where each block's statistics are packed."""
+        return make_layout([len(held) for held in self.network.block_columns], n_components, is_matrix=is_matrix)
+
+    def read(self, rows: slice) -> Rows:
+        """Some rows; a view where that is possible."""
+        if isinstance(self.X, np.ndarray):
+            return self.X[rows]
+        with self.lock:
+            return self.X[rows]
+
+    def columns_first(self, rows: Rows) -> Array:
+        """Some rows in the order of the kernels, in double precision; (n_features, n_rows)."""
+        XT = np.empty((rows.shape[1], len(rows)))
+        np.copyto(XT, rows.T if self._in_order else rows.T[self.order])
+        return XT
+
+    @cached_property
+    def _in_order(self) -> bool:
+        return bool(np.array_equal(self.order, np.arange(len(self.order))))
+
+
+def adder_for(problem: Problem, mixture: Mixture) -> Adder:
+    """A series of sums for roots with these weights: they may share a view only if they are of one mind."""
+    adder = problem.summation.adder(problem.network)
+    return adder.for_each_root() if (mixture.weights != mixture.weights[0]).any() else adder
 
 
 def make_problem(X: Table, network: Network, summation: Summation, rule: CovarianceRule | None = None) -> Problem:

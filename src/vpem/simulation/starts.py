@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.gaps import expected_statistics
 from vpem.core.initial import KMEANS_MAX_ITER, KMEANS_TOL, around, random_responsibilities, random_rows
-from vpem.core.mixture import Block, add_statistics
+from vpem.core.mixture import Block
 from vpem.core.overall import Overall, shared_statistics
+from vpem.core.packed import Densities
 from vpem.core.repair import Case, Repair
 from vpem.core.settings import Settings
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
@@ -68,17 +68,12 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
         found = kmeans(problem, n_components, "k-means++", rng, max_iter=max_iter, tol=KMEANS_TOL)
         before = _around(found.centres, overall, settings)
         adder = summation.adder(network)
-        labelled = assign(
-            problem,
-            adder,
-            found.centres,
-            collect=lambda number, rows, labels: expected_statistics(rows, labels, before[number]),
-            merge=add_statistics,
-        )
-        # All roots begin with the same weights: what the root of the first hub sees, flooded where roots differ.
-        counts, statistics = labelled.counts[[adder.view_of_hub[0]]], labelled.collected
+        layout = problem.layout(n_components, is_matrix=settings.rule.is_matrix)
+        labelled, tally = assign(problem, adder, found.centres, fill=Densities(layout, before))
+        # All roots begin with the same weights: what the root of the first hub sees, flooded where roots may differ.
+        counts, statistics = labelled.counts[[adder.view_of_hub[0]]], tally.statistics()
         traffic = found.traffic
-        if adder.n_views > 1:
+        if network.graph is not None and len(network.hubs) > 1:
             traffic += summation.flood_traffic(network, FLOAT_BYTES * n_components)
     mixture, collapsed = m_steps(problem, counts, statistics, settings.rule, before)
     first: dict[int, int] = {}

@@ -1,59 +1,276 @@
-"""Rows on their way through a simulated network.
+"""One pass over the rows of a simulated network: contributions, their sum, responsibilities, statistics.
 
-Nothing of size agents x rows x components is held: a chunk of rows goes all the way before the next one is read.
+Nothing of size agents x rows x components is held: a tile of rows goes all the way before the next one is read.
+Threads share out chunks of tiles. Each chunk has sums of its own, and these are added in the order of the rows, so
+that the result is the same, bit for bit, however many threads there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from threading import Lock
+from typing import Any, TypeVar
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from vpem.core.network import Network
-from vpem.core.rows import Rows, Table, row_chunks
+from vpem.core import kernels
+from vpem.core.packed import Densities, Distances, Kinds, Layout, Tally, sort_blocks
+from vpem.core.rows import row_chunks
 from vpem.core.summation import Adder
+from vpem.core.sweep import N_WORST, Sweep, lowest
+from vpem.simulation.model import Problem
 
 Array = NDArray[np.float64]
+Result = TypeVar("Result")
+
+TILE_VALUES = 2**16
+"""Values of one array in a tile: half a MiB, which fits the second cache."""
 
 
-def network_sums(
-    X: Table,
-    network: Network,
+@dataclass(eq=False)
+class Sums:
+    """What a pass adds up."""
+
+    counts: Array
+    """(n_views, n_components)"""
+    scores: Array
+    """(n_views,)"""
+    entropies: Array
+    """(n_views,)"""
+    tally: Tally | None
+    disagreement: float = 0.0
+    worst: tuple[Array, NDArray[np.intp]] = field(default_factory=lambda: (np.empty(0), np.empty(0, dtype=np.intp)))
+
+    def rank(self, scores: Array, rows: slice) -> None:
+        """Remember the worst of some rows."""
+        if len(self.worst[0]) < N_WORST or scores.min() < self.worst[0][-1]:
+            numbers = np.arange(rows.start, rows.stop)
+            self.worst = lowest(np.concatenate([self.worst[0], scores]), np.concatenate([self.worst[1], numbers]))
+
+    def add(self, other: Sums) -> None:
+        """Take in what later rows gave."""
+        self.counts += other.counts
+        self.scores += other.scores
+        self.entropies += other.entropies
+        self.disagreement = max(self.disagreement, other.disagreement)
+        if self.tally is not None and other.tally is not None:
+            self.tally.add(other.tally)
+        pairs = zip(self.worst, other.worst, strict=True)
+        scores, rows = (np.concatenate(pair) for pair in pairs)
+        self.worst = lowest(scores, rows)
+
+
+def sweep(
+    problem: Problem,
     adder: Adder,
-    n_values: int,
-    contribute: Callable[[int, Rows], Array],
+    contributions: Densities | Distances,
+    layout: Layout,
+    *,
+    log_weights: Array | None,
+    shifts: Array | None = None,
+    fill: Densities | None = None,
     within: slice | None = None,
-) -> Iterator[tuple[slice, list[Rows], Array]]:
-    """Send rows through the network, some at a time.
+    compare: bool = False,
+) -> tuple[Sweep[Any], Tally | None]:
+    """One pass over some rows.
 
     Parameters
     ----------
-    X : Table of shape (n_samples, n_features)
-    network : Network
+    problem : Problem
     adder : Adder
-    n_values : int
-        Numbers that a block contributes per row.
-    contribute : callable
-        Block number and its columns of some rows, (n_rows, n_columns), to contributions (n_rows, n_values).
+    contributions : Densities or Distances
+    layout : Layout
+        Of what is collected.
+    log_weights : array of shape (n_views, n_components), optional
+        Of EM; None for k-means, where a row belongs to the nearest centre.
+    shifts : array of shape (n_components, n_columns), optional
+        Around which statistics are collected; None: collect nothing.
+    fill : Densities, optional
+        How gaps are filled in.
     within : slice, optional
         Only these rows.
+    compare : bool, default=False
+        Find the largest disagreement between roots.
 
-    Yields
-    ------
-    rows : slice
-    blocks : list of arrays of shape (n_rows, n_columns)
-        Each block's columns of these rows.
-    sums : array of shape (n_views, n_rows, n_values)
+    Returns
+    -------
+    result : Sweep
+        Without collected statistics.
+    tally : Tally or None
+        From which they follow.
     """
-    columns = network.block_columns
-    within = slice(0, len(X)) if within is None else within
-    values_per_row = max(n_values * len(columns), n_values * max(map(len, columns)), X.shape[1])
-    for rows in row_chunks(within.start, within.stop, values_per_row):
-        chunk = X[rows]
-        blocks = [chunk[:, held] for held in columns]
-        # Values before rows in memory, as the adder likes it.
-        contributions = np.empty((len(blocks), n_values, len(chunk))).transpose(0, 2, 1)
-        for number, block in enumerate(blocks):
-            contributions[number] = contribute(number, block)
-        yield rows, blocks, adder.add(contributions, rows)
+    within = slice(0, len(problem.X)) if within is None else within
+    total = _sweep(problem, adder, contributions, layout, log_weights, shifts, fill, within, compare)
+    if total.tally is not None and fill is not None and total.tally.is_far():
+        # The same rows again, around what was found: nothing cancels any more.
+        means = total.tally.means()
+        total = _sweep(problem, adder, contributions, layout, log_weights, means, fill, within, compare)
+    result: Sweep[Any] = Sweep(total.counts, total.scores, total.disagreement, (), total.worst, total.entropies)
+    return result, total.tally
+
+
+def _sweep(
+    problem: Problem,
+    adder: Adder,
+    contributions: Densities | Distances,
+    layout: Layout,
+    log_weights: Array | None,
+    shifts: Array | None,
+    fill: Densities | None,
+    within: slice,
+    compare: bool,
+) -> Sums:
+    n_components, n_views = layout.n_components, adder.n_views
+    n_targets = 1 if adder.is_exact else len(problem.network.hubs)
+    widest = max(problem.X.shape[1], n_components * n_targets, n_components * n_views)
+    gaps = np.logical_or.reduceat(problem.overall.has_gaps[problem.order], layout.starts[:-1])
+    first = int(adder.view_of_hub[0])
+
+    def begin() -> Sums:
+        return Sums(
+            np.zeros((n_views, n_components)),
+            np.zeros(n_views),
+            np.zeros(n_views),
+            None if shifts is None else Tally(layout, shifts, fill),
+        )
+
+    def by_tiles(rows: slice) -> Sums:
+        own, chunk = begin(), problem.read(rows)
+        n_tile = max(64, TILE_VALUES // widest // 64 * 64)
+        block_of = problem.block_of_column
+        targets = np.zeros_like(block_of) if adder.is_exact else block_of
+        views = np.asarray(adder.view_of_hub, dtype=np.int64)[block_of]
+        kinds, ranks = None, np.empty(len(chunk))
+        for start in range(0, len(chunk), n_tile):
+            XT = problem.columns_first(chunk[start : start + n_tile])
+            if kinds is None or gaps.any():
+                kinds = sort_blocks(layout, XT, gaps)
+            out = np.zeros((n_targets, n_components, XT.shape[1]))
+            contributions.add(XT, kinds, targets, out)
+            here = slice(rows.start + start, rows.start + start + XT.shape[1])
+            sums = out if adder.is_exact else adder.add(out, here)
+            there = sums[first].any(axis=0) if gaps.any() else None
+            scores = np.empty((n_views, XT.shape[1]))
+            if log_weights is None:
+                kernels.respond_nearest(sums, scores, own.counts)
+            else:
+                kernels.respond(sums, log_weights, scores, own.counts, own.entropies)
+                # A row that is missing everywhere is explained neither well nor badly.
+                seen = scores[first] if there is None else np.where(there, scores[first], np.inf)
+                ranks[start : start + XT.shape[1]] = seen
+            own.scores += scores.sum(axis=1)
+            if compare and n_views > 1:
+                own.disagreement = max(own.disagreement, float((sums.max(axis=0) - sums.min(axis=0)).max()))
+            if own.tally is not None:
+                own.tally.collect(XT, kinds, sums, views)
+        if log_weights is not None:
+            own.rank(ranks, rows)
+        return own
+
+    def by_rows(rows: slice) -> Sums:
+        own, chunk = begin(), np.ascontiguousarray(problem.read(rows))
+        assert isinstance(contributions, Densities), "EM's"
+        assert log_weights is not None, "EM's"
+        back = np.argsort(problem.order)
+        parameters = (
+            np.ascontiguousarray(part[:, back])
+            for part in (contributions.means, contributions.scales, contributions.column_normalizers)
+        )
+        center = np.empty((n_components, 0)) if shifts is None else np.ascontiguousarray(shifts[:, back])
+        counts, firsts, seconds = np.zeros((3, *center.shape))
+        scores = np.empty(len(chunk))
+        kernels.pass_columns(
+            chunk, *parameters, log_weights[0], center, counts, firsts, seconds, own.counts[0], scores, own.entropies
+        )
+        if own.tally is not None:
+            own.tally.counts, own.tally.firsts, own.tally.seconds = (
+                part[:, problem.order] for part in (counts, firsts, seconds)
+            )
+        own.rank(scores, rows)
+        own.scores += scores[np.isfinite(scores)].sum()
+        return own
+
+    has_other_gaps = bool((gaps & (np.diff(layout.starts) > 1)).any())
+    is_plain = adder.is_exact and log_weights is not None and layout.by_column.all() and not has_other_gaps
+    work = by_rows if is_plain else by_tiles
+    total: Sums | None = None
+    with ordered_map(work, row_chunks(within.start, within.stop, widest)) as parts:
+        for part in parts:
+            if total is None:
+                total = part
+            else:
+                total.add(part)
+    assert total is not None, "a table has rows"
+    return total
+
+
+def network_sums(
+    problem: Problem, adder: Adder, contributions: Distances, n_values: int
+) -> Iterator[tuple[slice, Array]]:
+    """Sums of all rows, some at a time, in order; (n_views, n_values, n_rows)."""
+    n_targets = 1 if adder.is_exact else len(problem.network.hubs)
+    targets = np.zeros_like(problem.block_of_column) if adder.is_exact else problem.block_of_column
+    nothing = Kinds(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), [])
+
+    def work(rows: slice) -> tuple[slice, Array]:
+        XT = problem.columns_first(problem.read(rows))
+        out = np.zeros((n_targets, n_values, XT.shape[1]))
+        contributions.add(XT, nothing, targets, out)
+        return rows, out if adder.is_exact else adder.add(out, rows)
+
+    with ordered_map(work, row_chunks(0, len(problem.X), 4 * max(problem.X.shape[1], n_values * n_targets))) as parts:
+        yield from parts
+
+
+def n_threads() -> int:
+    """As many as numba would use: the cores of this process, or NUMBA_NUM_THREADS."""
+    return int(numba.get_num_threads())
+
+
+@contextmanager
+def ordered_map(work: Callable[[slice], Result], chunks: Iterable[slice]) -> Iterator[Iterator[Result]]:
+    """Results in the order of the chunks; threads are never far ahead, and gone at the end."""
+    chunks = list(chunks)
+    n = min(n_threads(), len(chunks))
+    if n == 1:
+        yield map(work, chunks)
+        return
+    with one_blas_thread(), ThreadPoolExecutor(n) as pool:
+
+        def results() -> Iterator[Result]:
+            remaining = iter(chunks)
+            waiting = deque(pool.submit(work, chunk) for chunk in islice(remaining, 2 * n))
+            while waiting:
+                result = waiting.popleft().result()
+                waiting.extend(pool.submit(work, chunk) for chunk in islice(remaining, 1))
+                yield result
+
+        try:
+            yield results()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+_BLAS_LOCK = Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Threads of ours and of BLAS must not multiply."""
+    with _BLAS_LOCK, _controller().limit(limits=1, user_api="blas"):
+        yield

@@ -1,0 +1,205 @@
+"""Each compiled kernel is held to the function that defines what it computes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracles import relative_error
+from vpem.core import kernels
+from vpem.core.covariances import CovarianceRule
+from vpem.core.gaps import expected_statistics, observed_contribution
+from vpem.core.initial import centre_sums, nearest, squared_distances
+from vpem.core.mixture import careful_m_step, careful_m_steps, make_block, normalize
+from vpem.core.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks
+
+# Sums in another order.
+TOLERANCE = 1e-12
+
+
+def case(seed, covariance_type, widths, n_rows=300, n_components=3, gaps=0.0):
+    """Blocks with parameters, and rows for them; columns first."""
+    rng = np.random.default_rng(seed)
+    blocks = []
+    for width in widths:
+        roots = rng.normal(size=(n_components, width, width)) / np.sqrt(width) + 2 * np.eye(width)
+        full = roots @ roots.transpose(0, 2, 1)
+        covariances = {
+            "full": full,
+            "tied": full[:1],
+            "diag": np.diagonal(full, axis1=1, axis2=2).copy(),
+            "spherical": full[:, :1, 0],
+        }[covariance_type]
+        blocks.append(make_block(rng.normal(size=(n_components, width)), covariances))
+    XT = 3 * rng.normal(size=(sum(widths), n_rows))
+    XT[rng.random(XT.shape) < gaps] = np.nan
+    layout = make_layout(widths, n_components, is_matrix=covariance_type in ("full", "tied"))
+    return rng, blocks, layout, XT
+
+
+CASES = given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["full", "tied", "diag", "spherical"]),
+    st.lists(st.sampled_from([1, 1, 2, 3, 4, 5, 9, WIDEST_MATRIX + 1]), min_size=1, max_size=5),
+    st.sampled_from([1, 5, 128, 200, 300]),
+    st.sampled_from([0.0, 0.1]),
+)
+
+
+@settings(max_examples=60)
+@CASES
+def test_contributions(seed, covariance_type, widths, n_rows, gaps):
+    _, blocks, layout, XT = case(seed, covariance_type, widths, n_rows, gaps=gaps)
+    kinds = sort_blocks(layout, XT, np.full(len(widths), gaps > 0))
+    targets = np.repeat(np.arange(len(widths)), widths)
+    out = np.zeros((len(widths), 3, n_rows))
+    Densities(layout, blocks).add(XT, kinds, targets, out)
+    total = np.zeros((1, 3, n_rows))
+    Densities(layout, blocks).add(XT, kinds, np.zeros_like(targets), total)
+    expected = [observed_contribution(XT[layout.columns(b)].T, block).T for b, block in enumerate(blocks)]
+    for found, wanted in zip(out, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=TOLERANCE, atol=1e-10)
+    np.testing.assert_allclose(total[0], sum(expected), rtol=TOLERANCE, atol=1e-10)
+
+
+@settings(max_examples=60)
+@CASES
+def test_statistics(seed, covariance_type, widths, n_rows, gaps):
+    rng, blocks, layout, XT = case(seed, covariance_type, widths, n_rows, gaps=gaps)
+    kinds = sort_blocks(layout, XT, np.full(len(widths), gaps > 0))
+    responsibilities = rng.dirichlet(np.ones(3), size=(2, n_rows)).transpose(0, 2, 1).copy()
+    views = rng.integers(2, size=len(widths))
+    densities = Densities(layout, blocks)
+    tallies = []
+    for rows in (slice(0, n_rows // 2), slice(n_rows // 2, n_rows)):  # halves can be added
+        tally = Tally(layout, densities.means, densities)
+        if rows.stop > rows.start:
+            part = np.ascontiguousarray(XT[:, rows])
+            own = sort_blocks(layout, part, np.full(len(widths), gaps > 0)) if gaps else kinds
+            tally.collect(part, own, responsibilities[:, :, rows].copy(), np.repeat(views, widths))
+        tallies.append(tally)
+    tallies[0].add(tallies[1])
+    for b, (found, block) in enumerate(zip(tallies[0].statistics(), blocks, strict=True)):
+        wanted = expected_statistics(XT[layout.columns(b)].T, responsibilities[views[b]].T, block)
+        np.testing.assert_allclose(found.counts, wanted.counts, rtol=TOLERANCE, atol=1e-14)
+        there = wanted.counts > 0
+        assert relative_error(found.means[there], wanted.means[there]) < 1e-11 if there.any() else True
+        scale = max(np.abs(wanted.scatters).max(), 1.0) * 100  # the squares around a shift cancel
+        np.testing.assert_allclose(found.scatters, wanted.scatters, atol=1e-13 * scale * n_rows)
+        assert found.gap_entropy == pytest.approx(wanted.gap_entropy, rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.sampled_from([1e-3, 1.0, 50.0, 1e5, 1e300]))
+def test_responsibilities(seed, n_components, scale):
+    rng = np.random.default_rng(seed)
+    sums = -scale * rng.exponential(size=(2, n_components, 150))
+    log_weights = np.log(rng.dirichlet(np.ones(n_components), size=2))
+    expected, scores = normalize(sums.transpose(0, 2, 1) + log_weights[:, None, :])
+    found, seen = sums.copy(), np.empty((2, 150))
+    counts, entropies = np.zeros((2, n_components)), np.zeros(2)
+    kernels.respond(found, log_weights, seen, counts, entropies)
+    np.testing.assert_allclose(found.transpose(0, 2, 1), expected, rtol=1e-13, atol=1e-300)
+    np.testing.assert_allclose(seen, scores, rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(counts, expected.sum(axis=1), rtol=1e-12)
+    surprise = -(expected * np.log(np.where(expected > 0, expected, 1.0))).sum(axis=(1, 2))
+    np.testing.assert_allclose(entropies, surprise, rtol=1e-9, atol=1e-10 * max(1.0, min(scale, 1e5)))
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3]), st.sampled_from([np.float64, np.float32]))
+def test_a_whole_pass_over_columns(seed, gaps, dtype):
+    rng, blocks, layout, XT = case(seed, "diag", [1, 1, 1, 1], gaps=gaps)
+    X = XT.T.astype(dtype)
+    XT = np.ascontiguousarray(X.T.astype(np.float64))
+    densities = Densities(layout, blocks)
+    log_weights = np.log(rng.dirichlet(np.ones(3)))
+    shifts = densities.means
+    counts, firsts, seconds = np.zeros((3, *shifts.shape))
+    totals, scores, entropies = np.zeros(3), np.empty(300), np.zeros(1)
+    parameters = densities.means, densities.scales, densities.column_normalizers
+    kernels.pass_columns(
+        np.ascontiguousarray(X), *parameters, log_weights, shifts, counts, firsts, seconds, totals, scores, entropies
+    )
+    kinds = sort_blocks(layout, XT, np.zeros(4, dtype=bool))
+    sums = np.zeros((1, 3, 300))
+    densities.add(XT, kinds, np.zeros(4, dtype=np.int64), sums)
+    there = ~np.isnan(XT).all(axis=0)
+    seen, wanted_totals, wanted_entropies = np.empty((1, 300)), np.zeros((1, 3)), np.zeros(1)
+    kernels.respond(sums, log_weights[None], seen, wanted_totals, wanted_entropies)
+    tally = Tally(layout, shifts)
+    tally.collect(XT, kinds, sums, np.zeros(4, dtype=np.int64))
+    np.testing.assert_allclose(scores[there], seen[0, there], rtol=1e-12)
+    assert np.isinf(scores[~there]).all()
+    np.testing.assert_allclose(totals, wanted_totals[0], rtol=1e-11)
+    np.testing.assert_allclose(entropies, wanted_entropies, rtol=1e-8, atol=1e-9)
+    for found, wanted in ((counts, tally.counts), (firsts, tally.firsts), (seconds, tally.seconds)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 1.0]))
+def test_distances_and_centres(seed, gaps):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, 4))
+    X[rng.random(X.shape) < gaps] = np.nan
+    centres = rng.normal(size=(3, 4))
+    XT = np.ascontiguousarray(X.T)
+    sums = np.zeros((1, 3, 200))
+    Distances(centres).add(XT, None, np.zeros(4, dtype=np.int64), sums)
+    distances = squared_distances(X, centres)
+    np.testing.assert_allclose(-2 * sums[0].T, distances, rtol=1e-12)
+    labels, smallest = nearest(distances)
+    scores, counts = np.empty((1, 200)), np.zeros((1, 3))
+    kernels.respond_nearest(sums, scores, counts)
+    np.testing.assert_array_equal(sums[0].T, labels)
+    np.testing.assert_allclose(scores[0], smallest, rtol=1e-12)
+    layout = make_layout([1] * 4, 3, is_matrix=False)
+    tally = Tally(layout, centres)
+    tally.collect(XT, sort_blocks(layout, XT, np.zeros(4, bool)), sums, np.zeros(4, dtype=np.int64))
+    numbers, totals = centre_sums(X, labels)
+    np.testing.assert_allclose(tally.counts, numbers, rtol=1e-12)
+    wanted = np.where(numbers > 0, totals / np.maximum(numbers, 1e-300), centres)
+    np.testing.assert_allclose(tally.means(), wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_m_steps_of_many_single_columns(covariance_type):
+    _, blocks, layout, XT = case(0, covariance_type, [1, 1, 2, 1, 1])
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(3), size=300)
+    XT[1] = 5.0  # collapses
+    statistics = [expected_statistics(XT[layout.columns(b)].T, weights, block) for b, block in enumerate(blocks)]
+    statistics[4] = statistics[4]._replace(counts=np.array([0.0, 1.0, 2.0]))  # has no rows of one component
+    rule = CovarianceRule(covariance_type=covariance_type, reg_covar=0.0)
+    smallest = [np.full(width, 1e-20) for width in (1, 1, 2, 1, 1)]
+    found, broken = careful_m_steps(statistics, rule, blocks, smallest)
+    for b, block in enumerate(blocks):
+        wanted, collapsed = careful_m_step(statistics[b], rule, block, smallest[b])
+        assert broken[b] == collapsed
+        for name in ("means", "covariances", "whiteners", "log_normalizers"):
+            one, other = getattr(found[b], name), getattr(wanted, name)
+            assert one.shape == other.shape, name
+            np.testing.assert_allclose(one, other, rtol=1e-13)
+    assert broken[1], "the example must have something that collapses"
+
+
+@pytest.mark.parametrize(
+    ("width", "shift", "far"),
+    [
+        (1, 0.0, False),
+        (1, 100.0, False),
+        (1, 1e3, True),
+        (1, 1e200, True),
+        (3, 0.0, False),
+        (3, 1.0, False),
+        (3, 100.0, True),  # a matrix that is nearly singular has no digits to spare
+        (3, 1e200, True),
+    ],
+)
+def test_a_shift_that_is_far_away_is_noticed(width, shift, far):
+    _, _, layout, XT = case(0, "full", [width])
+    weights = np.ones((1, 3, 300)) / 3
+    tally = Tally(layout, np.full((3, width), shift))
+    tally.collect(XT, sort_blocks(layout, XT, np.zeros(1, bool)), weights, np.zeros(width, dtype=np.int64))
+    assert tally.is_far() == far
