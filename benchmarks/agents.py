@@ -1,7 +1,7 @@
 """What it costs to run 100 agents in one process: `python benchmarks/agents.py`.
 
 One feature per agent, 2,000 rows, three components, 100 Metropolis rounds, on a sparse and on a dense random
-geometric network. Seconds per iteration are the difference between a fit of three iterations and one of one.
+geometric network. Seconds per iteration are the difference between a longer and a shorter fit.
 """
 
 import time
@@ -54,13 +54,14 @@ def main() -> None:
     print(f"one multiplication and addition of {one.size} numbers: {adding * 1e6:.1f} us\n")
     header = ("network", "degree", "messages", "agents", "per message", "adding", "simulation")
     print("{:<10}{:>8}{:>12}{:>12}{:>14}{:>9}{:>13}".format(*header))
+    seconds_of_fit(X, draw_network(RADII["sparse"]), "simulation", 1)  # compile
     for name, radius in RADII.items():
         graph = draw_network(radius)
         seconds, messages = {}, 0
-        for engine in ("agents", "simulation"):
+        for engine, n_more in (("agents", 2), ("simulation", 40)):
             short, fewer = seconds_of_fit(X, graph, engine, 1)
-            long, more = seconds_of_fit(X, graph, engine, 3)
-            seconds[engine], messages = (long - short) / 2, (more - fewer) // 2
+            long, more = seconds_of_fit(X, graph, engine, 1 + n_more)
+            seconds[engine], messages = (long - short) / n_more, (more - fewer) // n_more
         each = seconds["agents"] / messages
         print(
             f"{name:<10}{2 * graph.number_of_edges() / N_AGENTS:>8.1f}{messages:>12,}{seconds['agents']:>10.2f} s"

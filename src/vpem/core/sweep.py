@@ -1,7 +1,7 @@
-"""One pass over the rows, after the network has added: responsibilities, and statistics from them.
+"""What a pass over the rows leaves behind; and an agent's pass, after the network has added.
 
-EM and k-means are the same pass with other responsibilities. A simulation passes through all blocks and all roots'
-views of the sum at once; an agent through its own block, with its own view.
+EM and k-means are the same pass with other responsibilities. An agent passes through its own block, with its own view
+of the sum; `vpem.simulation.sweep` passes through all blocks and all roots' views at once.
 """
 
 from __future__ import annotations

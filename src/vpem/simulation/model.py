@@ -42,11 +42,6 @@ class Problem:
         """(n_features,): of the columns in this order."""
         return np.repeat(np.arange(len(self.network.hubs)), [len(held) for held in self.network.block_columns])
 
-    @cached_property
-    def blocks_with_gaps(self) -> NDArray[np.bool_]:
-        """(n_blocks,): whether some value is missing."""
-        return np.array([self.overall.has_gaps[held].any() for held in self.network.block_columns])
-
     def layout(self, n_components: int, *, is_matrix: bool) -> Layout:
         """Where each block's statistics are packed."""
         return make_layout([len(held) for held in self.network.block_columns], n_components, is_matrix=is_matrix)
