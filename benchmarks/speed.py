@@ -1,7 +1,8 @@
 """Side by side with scikit-learn and with a naive simulation: `make bench`; a tenth of the rows with `--quick`.
 
 Ratios are of times in this one run: the same rows, the same start, the same number of iterations, the same threads.
-An iteration's time is the difference between a long fit and a short one, the best of some repeats.
+An iteration's time is the difference between a long fit and a short one, the best of some repeats; those to be
+compared take turns.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import sys
 import time
 import tracemalloc
 import warnings
+from functools import partial
 from pathlib import Path
 
 import networkx as nx
@@ -19,12 +21,15 @@ import numba
 import numpy as np
 import scipy
 import sklearn
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer
 from sklearn.mixture import GaussianMixture
 
 import vpem
-from vpem import Consensus, VerticalGaussianMixture
+from vpem import Consensus, VerticalGaussianMixture, VerticalKMeans
 
 N_COMPONENTS, N_COLUMNS, ROUNDS = 3, 100, 100
 RADII = {"dense": 0.38, "sparse": 0.19}
@@ -83,17 +88,22 @@ def theirs(X: np.ndarray, covariance_type: str):
     ).fit(X)
 
 
-def seconds_per_iteration(fit, few: int, many: int, repeats: int) -> float:
-    """Best long fit minus best short fit."""
-    best = {}
-    for n_iter in (few, many):
-        times = []
-        for _ in range(repeats):
+def best_seconds(repeats: int, *calls) -> list[float]:
+    """Best time of each call; they take turns."""
+    best = [np.inf] * len(calls)
+    for _ in range(repeats):
+        for number, call in enumerate(calls):
             start = time.perf_counter()
-            fit(n_iter)
-            times.append(time.perf_counter() - start)
-        best[n_iter] = min(times)
-    return (best[many] - best[few]) / (many - few)
+            call()
+            best[number] = min(best[number], time.perf_counter() - start)
+    return best
+
+
+def seconds_per_iteration(repeats: int, *fits) -> list[float]:
+    """Best long minus best short fit, of each (fit, few, many)."""
+    calls = [partial(fit, n_iter) for fit, few, many in fits for n_iter in (few, many)]
+    times = iter(best_seconds(repeats, *calls))
+    return [(-next(times) + next(times)) / (many - few) for _, few, many in fits]
 
 
 def seconds_of_literal_rounds(graph: nx.Graph, n_rows: int, n_tried: int = 5) -> float:
@@ -112,14 +122,34 @@ def seconds_of_literal_rounds(graph: nx.Graph, n_rows: int, n_tried: int = 5) ->
     return min(times)
 
 
-def seconds_of_whole_fit(model, X: np.ndarray, repeats: int) -> float:
-    """Best of some."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        model.fit(X)
-        times.append(time.perf_counter() - start)
-    return min(times)
+def whole_fits(X: np.ndarray, width: int):
+    """Ours and scikit-learn's, each with a k-means of its own, both of as many iterations as ours needs.
+
+    Both begin EM where our k-means ends: scikit-learn runs its own, and then takes the parameters that it is given.
+    """
+    parties, kind = blocks_of(X.shape[1], width), "full" if width > 1 else "diag"
+    mine = VerticalGaussianMixture(2, partition=parties, random_state=0)
+    first, n_iter = mine.fit(X).lower_bounds_[0], mine.n_iter_
+    labels = VerticalKMeans(2, partition=parties, n_init=1, random_state=0).fit(X).labels_
+    groups = [X[labels == k] for k in range(2)]
+    covariances = [
+        [np.cov(group[:, held].T, bias=True).reshape(width, width) for held in parties] for group in groups
+    ]
+    precisions = np.linalg.inv([block_diag(*parts) + mine.reg_covar * np.eye(X.shape[1]) for parts in covariances])
+    other = GaussianMixture(
+        2,
+        covariance_type=kind,
+        random_state=0,
+        max_iter=n_iter,
+        tol=0,
+        weights_init=np.array([len(group) for group in groups]) / len(X),
+        means_init=[group.mean(axis=0) for group in groups],
+        precisions_init=precisions if kind == "full" else np.diagonal(precisions, axis1=1, axis2=2),
+    )
+    start = clone(other).set_params(max_iter=1).fit(X).lower_bound_
+    assert np.isclose(start, first, rtol=1e-6), "not the same start"
+    mine.set_params(max_iter=n_iter, tol=0)
+    return lambda: mine.fit(X), lambda: other.fit(X), n_iter, kind
 
 
 def peak_growth(arguments: list[str]) -> float:
@@ -161,14 +191,13 @@ def main(quick: bool) -> None:
     )
     ours(X[:1000])(1), ours(X[:1000], 10)(1)  # compile
     print("| one iteration of | ours | against | theirs | ratio | goal |\n|---|---|---|---|---|---|", flush=True)
-    diag = seconds_per_iteration(theirs(X, "diag"), 2, 12, repeats)
-    federated = seconds_per_iteration(ours(X), 2, 22, repeats)
+    federated, diag = seconds_per_iteration(repeats, (ours(X), 2, 22), (theirs(X, "diag"), 2, 12))
     print(row("federated, 100 parties of one column", "scikit-learn, diag", federated, diag, 4), flush=True)
-    full = seconds_per_iteration(theirs(X, "full"), 1, 4, repeats)
-    tens = seconds_per_iteration(ours(X, 10), 2, 12, repeats)
+    tens, full = seconds_per_iteration(repeats, (ours(X, 10), 2, 22), (theirs(X, "full"), 1, 4))
     print(row("federated, 10 parties of ten columns", "scikit-learn, full", tens, full, 10), flush=True)
     for name, graph in graphs.items():
-        decentralized = seconds_per_iteration(ours(X, graph=graph, summation=Consensus(ROUNDS)), 1, 5, repeats)
+        decentralized = ours(X, graph=graph, summation=Consensus(ROUNDS))
+        decentralized, full = seconds_per_iteration(repeats, (decentralized, 1, 5), (theirs(X, "full"), 1, 4))
         what = (
             f"decentralized, {name} network (degree {2 * graph.number_of_edges() / len(graph):.0f}), {ROUNDS} rounds"
         )
@@ -184,21 +213,44 @@ def main(quick: bool) -> None:
     if pulsars.is_file():
         tables["HTRU2, 8 parties of one column"] = (np.loadtxt(pulsars, delimiter=",")[:, :8], 1)
     for name, (table, width) in tables.items():
-        mine = VerticalGaussianMixture(2, partition=blocks_of(table.shape[1], width), random_state=0)
-        other = GaussianMixture(2, covariance_type="full" if width > 1 else "diag", random_state=0)
-        times = [seconds_of_whole_fit(model, table, 5) for model in (mine, other)]
-        kind = f"scikit-learn, {other.covariance_type}, {other.n_iter_} iterations"
-        print(row(f"{name}, {mine.n_iter_} iterations", kind, *times, 1), flush=True)
+        *fits, n_iter, kind = whole_fits(table, width)
+        times = best_seconds(3 * repeats, *fits)
+        print(row(f"{name}, {n_iter} iterations", f"scikit-learn, {kind}", *times, 1), flush=True)
+    vertical, plain = VerticalKMeans(N_COMPONENTS, random_state=0), KMeans(N_COMPONENTS, n_init=1, random_state=0)
+    times = best_seconds(repeats, lambda: vertical.fit(X), lambda: plain.fit(X))
+    what = f"k-means, 100 parties of one column, {vertical.n_iter_} iterations"
+    print(row(what, f"scikit-learn, {plain.n_iter_} iterations", *times, 1), flush=True)
+    print(
+        "\n| a fit's start: checks, moments, first parameters | 100 x 1 column | 10 x 10 columns |\n|---|---|---|",
+        flush=True,
+    )
+    passes = {1: federated, 10: tens}
+    for init in ("random_from_data", "random", "k-means++", "kmeans"):
+        cells = []
+        for width, iteration in passes.items():
+            model = VerticalGaussianMixture(
+                N_COMPONENTS, partition=blocks_of(N_COLUMNS, width), max_iter=1, init_params=init, random_state=0
+            )
+            # A fit of one iteration makes two passes more, for the final likelihood and the certificate.
+            (seconds,) = best_seconds(repeats, partial(model.fit, X))
+            seconds -= 3 * iteration
+            cells.append(f"{seconds * 1e3:.0f} ms, {seconds / iteration:.1f} iterations")
+        print(f"| {init} | {' | '.join(cells)} |", flush=True)
     print("\n| growth of one federated iteration | time |\n|---|---|", flush=True)
     for rows in (n_rows // 4, n_rows // 2, n_rows):
-        print(f"| {rows:,} rows | {seconds_per_iteration(ours(X[:rows]), 2, 22, repeats) * 1e3:.1f} ms |", flush=True)
+        print(
+            f"| {rows:,} rows | {seconds_per_iteration(repeats, (ours(X[:rows]), 2, 22))[0] * 1e3:.1f} ms |",
+            flush=True,
+        )
     for columns in (25, 50, 100):
         part = np.ascontiguousarray(X[:, :columns])
-        print(f"| {columns} parties | {seconds_per_iteration(ours(part), 2, 22, repeats) * 1e3:.1f} ms |", flush=True)
-    for k in (2, 4, 8):
         print(
-            f"| K={k} | {seconds_per_iteration(ours(X, n_components=k), 2, 22, repeats) * 1e3:.1f} ms |", flush=True
+            f"| {columns} parties | {seconds_per_iteration(repeats, (ours(part), 2, 22))[0] * 1e3:.1f} ms |",
+            flush=True,
         )
+    for k in (2, 4, 8):
+        seconds = seconds_per_iteration(repeats, (ours(X, n_components=k), 2, 22))[0]
+        print(f"| K={k} | {seconds * 1e3:.1f} ms |", flush=True)
     print("\n| growth of peak memory by a fit | in units of X (goal: below 1) |\n|---|---|", flush=True)
     for name, radius in {"federated": "star", **{f"decentralized, {n}": str(r) for n, r in RADII.items()}}.items():
         print(f"| {name} | {peak_growth([str(n_rows), radius]):.2f} |", flush=True)

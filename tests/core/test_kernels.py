@@ -6,12 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import relative_error
+from vpem import Consensus, VerticalGaussianMixture, VerticalKMeans
 from vpem.core import kernels
 from vpem.core.covariances import CovarianceRule
 from vpem.core.gaps import expected_statistics, observed_contribution
 from vpem.core.initial import centre_sums, nearest, squared_distances
 from vpem.core.mixture import careful_m_step, careful_m_steps, make_block, normalize
+from vpem.core.network import make_network
+from vpem.core.overall import column_moments, shared_statistics
 from vpem.core.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks
+from vpem.core.settings import STARTS
 
 # Sums in another order.
 TOLERANCE = 1e-12
@@ -49,14 +53,15 @@ CASES = given(
 @settings(max_examples=60)
 @CASES
 def test_contributions(seed, covariance_type, widths, n_rows, gaps):
-    _, blocks, layout, XT = case(seed, covariance_type, widths, n_rows, gaps=gaps)
+    _, blocks, layout, given = case(seed, covariance_type, widths, n_rows, gaps=gaps)
+    XT = given.copy()
     kinds = sort_blocks(layout, XT, np.full(len(widths), gaps > 0))
     targets = np.repeat(np.arange(len(widths)), widths)
     out = np.zeros((len(widths), 3, n_rows))
     Densities(layout, blocks).add(XT, kinds, targets, out)
     total = np.zeros((1, 3, n_rows))
     Densities(layout, blocks).add(XT, kinds, np.zeros_like(targets), total)
-    expected = [observed_contribution(XT[layout.columns(b)].T, block).T for b, block in enumerate(blocks)]
+    expected = [observed_contribution(given[layout.columns(b)].T, block).T for b, block in enumerate(blocks)]
     for found, wanted in zip(out, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=TOLERANCE, atol=1e-10)
     np.testing.assert_allclose(total[0], sum(expected), rtol=TOLERANCE, atol=1e-10)
@@ -66,7 +71,6 @@ def test_contributions(seed, covariance_type, widths, n_rows, gaps):
 @CASES
 def test_statistics(seed, covariance_type, widths, n_rows, gaps):
     rng, blocks, layout, XT = case(seed, covariance_type, widths, n_rows, gaps=gaps)
-    kinds = sort_blocks(layout, XT, np.full(len(widths), gaps > 0))
     responsibilities = rng.dirichlet(np.ones(3), size=(2, n_rows)).transpose(0, 2, 1).copy()
     views = rng.integers(2, size=len(widths))
     densities = Densities(layout, blocks)
@@ -74,8 +78,8 @@ def test_statistics(seed, covariance_type, widths, n_rows, gaps):
     for rows in (slice(0, n_rows // 2), slice(n_rows // 2, n_rows)):  # halves can be added
         tally = Tally(layout, densities.means, densities)
         if rows.stop > rows.start:
-            part = np.ascontiguousarray(XT[:, rows])
-            own = sort_blocks(layout, part, np.full(len(widths), gaps > 0)) if gaps else kinds
+            part = XT[:, rows].copy()
+            own = sort_blocks(layout, part, np.full(len(widths), gaps > 0))
             tally.collect(part, own, responsibilities[:, :, rows].copy(), np.repeat(views, widths))
         tallies.append(tally)
     tallies[0].add(tallies[1])
@@ -146,7 +150,7 @@ def test_distances_and_centres(seed, gaps):
     centres = rng.normal(size=(3, 4))
     XT = np.ascontiguousarray(X.T)
     sums = np.zeros((1, 3, 200))
-    Distances(centres).add(XT, None, np.zeros(4, dtype=np.int64), sums)
+    Distances(centres).add(XT, np.zeros(4, dtype=np.int64), sums)
     distances = squared_distances(X, centres)
     np.testing.assert_allclose(-2 * sums[0].T, distances, rtol=1e-12)
     labels, smallest = nearest(distances)
@@ -193,13 +197,115 @@ def test_m_steps_of_many_single_columns(covariance_type):
         (1, 1e200, True),
         (3, 0.0, False),
         (3, 1.0, False),
-        (3, 100.0, True),  # a matrix that is nearly singular has no digits to spare
+        (3, 100.0, False),
+        (3, 1e3, True),
         (3, 1e200, True),
+        (4, 100.0, True),  # the narrowest direction has fewer digits to spare
     ],
 )
 def test_a_shift_that_is_far_away_is_noticed(width, shift, far):
     _, _, layout, XT = case(0, "full", [width])
+    if width == 4:
+        XT[3] = XT[2] + 0.1 * XT[3]
     weights = np.ones((1, 3, 300)) / 3
     tally = Tally(layout, np.full((3, width), shift))
     tally.collect(XT, sort_blocks(layout, XT, np.zeros(1, bool)), weights, np.zeros(width, dtype=np.int64))
     assert tally.is_far() == far
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.2, 1.0]),
+    st.sampled_from([np.float64, np.float32]),
+    st.sampled_from([0.0, 1e5]),
+)
+def test_moments_of_columns(seed, gaps, dtype, offset):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(200, 3)) + offset).astype(dtype)
+    X[rng.random(X.shape) < gaps] = np.nan
+    counts, means, variances, largest = column_moments(X)
+    wide = X.astype(np.float64)
+    there = ~np.isnan(wide)
+    np.testing.assert_array_equal(counts, there.sum(axis=0))
+    for j in np.flatnonzero(there.any(axis=0)):
+        own = wide[there[:, j], j]
+        assert means[j] == pytest.approx(own.mean(), rel=1e-13, abs=1e-13)
+        assert variances[j] == pytest.approx(own.var(), rel=1e-10, abs=1e-24)
+        assert largest[j] == np.abs(own).max()
+    assert kernels.count_infinities(X) == 0
+    X[rng.integers(200), 1] = -np.inf
+    assert kernels.count_infinities(X) == 1
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 1.0]), st.sampled_from([np.float64, np.float32]))
+def test_rows_as_they_lie_in_memory(seed, gaps, dtype):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, 4)).astype(dtype)
+    X[rng.random(X.shape) < gaps] = np.nan
+    centres = rng.normal(size=(3, 4))
+    distances = np.zeros((3, 200))
+    kernels.add_row_distances(X, centres, distances)
+    wide = X.astype(np.float64)
+    np.testing.assert_allclose(-2 * distances.T, squared_distances(wide, centres), rtol=1e-12)
+    weights = rng.dirichlet(np.ones(3), size=200).T.copy()
+    weights[:, ::3] = np.eye(3)[:, rng.integers(3, size=67)]
+    layout = make_layout([1] * 4, 3, is_matrix=False)
+    tally = Tally(layout, centres)
+    XT = np.ascontiguousarray(wide.T)
+    tally.collect(XT, sort_blocks(layout, XT, np.zeros(4, bool)), weights[None], np.zeros(4, dtype=np.int64))
+    counts, firsts, seconds = np.zeros((3, 3, 4))
+    kernels.collect_rows(X, centres, weights, counts, firsts, seconds)
+    for found, wanted in ((counts, tally.counts), (firsts, tally.firsts), (seconds, tally.seconds)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
+
+
+@settings(max_examples=40)
+@CASES
+def test_statistics_that_need_no_sum(seed, covariance_type, widths, n_rows, gaps):
+    rng, blocks, layout, XT = case(seed, covariance_type, widths, n_rows, gaps=gaps)
+    order = rng.permutation(layout.n_columns)
+    X = np.empty((n_rows, layout.n_columns))
+    X[:, order] = XT.T
+    columns = {b: order[layout.columns(b)].tolist() for b in range(len(widths))}
+    responsibilities = rng.dirichlet(np.ones(3), size=n_rows)
+    remaining = iter(responsibilities)
+    counts, found = shared_statistics(
+        X,
+        make_network(columns, "star"),
+        blocks,
+        lambda n: np.array([next(remaining) for _ in range(n)]),
+        np.isnan(X).any(axis=0),
+    )
+    np.testing.assert_allclose(counts[0], responsibilities.sum(axis=0), rtol=1e-12)
+    for b, (own, block) in enumerate(zip(found, blocks, strict=True)):
+        wanted = expected_statistics(XT[layout.columns(b)].T, responsibilities, block)
+        np.testing.assert_allclose(own.counts, wanted.counts, rtol=TOLERANCE, atol=1e-14)
+        scale = max(np.abs(wanted.scatters).max(), 1.0) * 100
+        np.testing.assert_allclose(own.scatters, wanted.scatters, atol=1e-13 * scale * n_rows)
+
+
+def test_nothing_is_left_to_compile_after_the_warm_up():
+    kernels.warm_up()
+    functions = [function for function in vars(kernels).values() if hasattr(function, "signatures")]
+    before = [set(function.signatures) for function in functions]
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    X[::7, 1] = np.nan
+    for parties in ([[0, 5, 1], [2, 3], [4]], [[column] for column in range(6)]):
+        for init in STARTS:
+            for covariance_type in ("full", "diag"):
+                VerticalGaussianMixture(
+                    2,
+                    partition=parties,
+                    init_params=init,
+                    covariance_type=covariance_type,
+                    max_iter=2,
+                    tol=1e9,
+                    random_state=0,
+                ).fit(X)
+        arguments = {"partition": parties, "graph": "path", "summation": Consensus(5)}
+        VerticalGaussianMixture(2, batch_size=30, max_iter=2, tol=1e9, random_state=0, **arguments).fit(X)
+        VerticalKMeans(2, tol=1e9, random_state=0, **arguments).fit(X)
+        VerticalKMeans(2, tol=1e9, random_state=0, partition=parties).fit(X).predict(X)
+    assert {f.py_func.__name__ for f, old in zip(functions, before, strict=True) if set(f.signatures) != old} == set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numba
@@ -38,6 +39,37 @@ def compiled(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
 
 
 @compiled(REORDER)
+def count_infinities(X):  # type: ignore[no-untyped-def]
+    """How many values of X (n_rows, n_columns) are infinite."""
+    count = 0
+    for m in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            count += abs(X[m, j]) == np.inf
+    return count
+
+
+@compiled(REORDER)
+def add_moments(X, counts, sums, largest):  # type: ignore[no-untyped-def]
+    """Number, sum and largest size of each column's values in X (n_rows, n_columns), added to (n_columns,) each."""
+    for m in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[m, j]
+            value = x if x == x else 0.0
+            counts[j] += 1.0 if x == x else 0.0
+            sums[j] += value
+            largest[j] = max(largest[j], abs(value))
+
+
+@compiled(REORDER)
+def add_squares(X, means, squares):  # type: ignore[no-untyped-def]
+    """Squared deviations of X (n_rows, n_columns) from means (n_columns,), added to squares; a gap adds nothing."""
+    for m in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            deviation = X[m, j] - means[j]
+            squares[j] += deviation * deviation if deviation == deviation else 0.0
+
+
+@compiled(REORDER)
 def add_columns(XT, columns, means, scales, normalizers, targets, out):  # type: ignore[no-untyped-def]
     """Log-densities of single columns, added to their blocks; a gap adds nothing.
 
@@ -58,37 +90,41 @@ def add_columns(XT, columns, means, scales, normalizers, targets, out):  # type:
 
 @compiled(REORDER)
 def add_matrices(XT, blocks, starts, offsets, means, whiteners, normalizers, targets, out):  # type: ignore[no-untyped-def]
-    """Log-densities of blocks with whole matrices and without gaps, added to their places.
+    """Log-densities of blocks with whole matrices, added to their places; a row without its first value adds nothing.
 
     blocks: which to take; starts: first column of each; offsets: where its whiteners begin in the flat array, each
     (n_components, width, width), upper triangular; normalizers (n_blocks, n_components).
     """
     n_rows, n_components = XT.shape[1], means.shape[0]
     squares, whitened, other = np.empty(STRIP), np.empty(STRIP), np.empty(STRIP)
-    u, v = np.zeros(4), np.zeros(4)
     for b in blocks:
         start, width = starts[b], starts[b + 1] - starts[b]
-        deviations = np.zeros((width + 3, STRIP))  # three rows of zeros, so that columns can be taken by fours
-        for first in range(0, n_rows, STRIP):
-            n = min(STRIP, n_rows - first)
-            for k in range(n_components):
+        # Zeros around both, so that columns can be taken by fours and by twos.
+        deviations, whitener = np.zeros((width + 3, STRIP)), np.zeros((width + 3, width + 1))
+        for k in range(n_components):
+            for i in range(width):
+                row = offsets[b] + (k * width + i) * width
+                for j in range(i, width):
+                    whitener[i, j] = whiteners[row + j]
+            for first in range(0, n_rows, STRIP):
+                n = min(STRIP, n_rows - first)
                 for i in range(width):
                     mean = means[k, start + i]
                     for m in range(n):
                         deviations[i, m] = XT[start + i, first + m] - mean
                 squares[:] = 0.0
-                base = offsets[b] + k * width * width
                 # Two columns of the whitener by four of the rows: what is loaded is used often.
                 for j in range(0, width, 2):
                     whitened[:] = 0.0
                     other[:] = 0.0
                     for i in range(0, min(j + 2, width), 4):
-                        for t in range(4):
-                            row = base + (i + t) * width + j
-                            u[t] = whiteners[row] if i + t <= j else 0.0
-                            v[t] = whiteners[row + 1] if i + t <= j + 1 and j + 1 < width else 0.0
-                        u0, u1, u2, u3 = u[0], u[1], u[2], u[3]
-                        v0, v1, v2, v3 = v[0], v[1], v[2], v[3]
+                        u0, u1, u2, u3 = whitener[i, j], whitener[i + 1, j], whitener[i + 2, j], whitener[i + 3, j]
+                        v0, v1, v2, v3 = (
+                            whitener[i, j + 1],
+                            whitener[i + 1, j + 1],
+                            whitener[i + 2, j + 1],
+                            whitener[i + 3, j + 1],
+                        )
                         for m in range(STRIP):
                             d0, d1 = deviations[i, m], deviations[i + 1, m]
                             d2, d3 = deviations[i + 2, m], deviations[i + 3, m]
@@ -98,7 +134,8 @@ def add_matrices(XT, blocks, starts, offsets, means, whiteners, normalizers, tar
                         squares[m] += whitened[m] * whitened[m] + other[m] * other[m]
                 normalizer = normalizers[b, k]
                 for m in range(n):
-                    out[targets[start], k, first + m] += max(normalizer - 0.5 * squares[m], LOWEST)
+                    value, x = max(normalizer - 0.5 * squares[m], LOWEST), XT[start, first + m]
+                    out[targets[start], k, first + m] += value if x == x else 0.0
 
 
 @compiled(REORDER)
@@ -222,7 +259,9 @@ def collect_columns(XT, columns, shifts, responsibilities, views, counts, firsts
 def collect_matrices(  # type: ignore[no-untyped-def]
     XT, blocks, starts, offsets, shifts, responsibilities, views, counts, firsts, scatters
 ):
-    """Weighted sums of blocks' deviations from shifts, and of their products (upper triangles), without gaps.
+    """Weighted sums of blocks' deviations from shifts, and of their products (upper triangles).
+
+    A row without the block's first value does not count.
 
     scatters: flat, each block's (n_components, width, width) at its offset; the counts are put at its first column.
     """
@@ -238,7 +277,8 @@ def collect_matrices(  # type: ignore[no-untyped-def]
             for k in range(n_components):
                 count = 0.0
                 for m in range(n):
-                    weights[m] = responsibilities[view, k, first + m]
+                    x = XT[start, first + m]
+                    weights[m] = responsibilities[view, k, first + m] if x == x else 0.0
                     count += weights[m]
                 if count == 0.0:
                     continue
@@ -246,7 +286,8 @@ def collect_matrices(  # type: ignore[no-untyped-def]
                 for i in range(width):
                     shift = shifts[k, start + i]
                     for m in range(n):
-                        deviations[i, m] = XT[start + i, first + m] - shift
+                        x = XT[start + i, first + m]
+                        deviations[i, m] = x - shift if x == x else 0.0
                 base = offsets[b] + k * width * width
                 for i in range(0, width, 2):
                     one, two = 0.0, 0.0
@@ -349,10 +390,51 @@ def pass_columns(  # type: ignore[no-untyped-def]
                         seconds[k, j] += weight * deviation * deviation
 
 
+@compiled(REORDER)
+def add_row_distances(X, centres, out):  # type: ignore[no-untyped-def]
+    """Minus half the squared distances of whole rows, added to out (n_centres, n_rows); a gap adds nothing.
+
+    X (n_rows, n_columns), as it lies in memory; centres (n_centres, n_columns).
+    """
+    for m in range(X.shape[0]):
+        for k in range(centres.shape[0]):
+            total = 0.0
+            for j in range(X.shape[1]):
+                deviation = X[m, j] - centres[k, j]
+                square = deviation * deviation
+                total += square if square == square else 0.0
+            out[k, m] += max(-0.5 * total, LOWEST)
+
+
+@compiled(REORDER)
+def collect_rows(X, shifts, responsibilities, counts, firsts, seconds):  # type: ignore[no-untyped-def]
+    """What `collect_columns` collects, from rows as they lie in memory and one view (n_components, n_rows).
+
+    Made for responsibilities of which most are zero: those cost nothing.
+    """
+    for m in range(X.shape[0]):
+        for k in range(shifts.shape[0]):
+            weight = responsibilities[k, m]
+            if weight == 0.0:
+                continue
+            for j in range(X.shape[1]):
+                x = X[m, j]
+                there = x == x
+                own = weight if there else 0.0
+                deviation = x - shifts[k, j] if there else 0.0
+                counts[k, j] += own
+                firsts[k, j] += own * deviation
+                seconds[k, j] += own * deviation * deviation
+
+
+@cache
 def warm_up() -> None:
     """Compile everything for double precision, or read it from disk, before it is needed."""
     none, some, wide = np.zeros(1, dtype=np.int64), np.array([0, 2], dtype=np.int64), np.zeros((1, 2))
     XT, flat, cube = np.zeros((2, 1)), np.ones(4), np.zeros((1, 1, 1))
+    count_infinities(XT)
+    add_moments(XT, np.zeros(1), np.zeros(1), np.zeros(1))
+    add_squares(XT, np.zeros(1), np.zeros(1))
     add_columns(XT, none, wide, wide, wide, np.zeros(2, dtype=np.int64), cube)
     add_matrices(XT, none, some, none, wide, flat, np.zeros((1, 1)), np.zeros(2, dtype=np.int64), cube)
     respond(cube, np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1))
@@ -361,4 +443,6 @@ def warm_up() -> None:
     collect_columns(XT, none, wide, cube, views, *sums)
     collect_matrices(XT, none, some, none, wide, cube, views, sums[0], sums[1], flat)
     parameters = wide, np.ones((1, 2)), wide, np.zeros(1), wide
+    add_row_distances(wide, wide, cube[0])
+    collect_rows(wide, wide, cube[0], *sums)
     pass_columns(np.zeros((1, 2)), *parameters, *sums, np.zeros(1), np.zeros(1), np.zeros(1))

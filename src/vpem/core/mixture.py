@@ -197,7 +197,7 @@ def careful_m_step(
     statistics : Statistics
     rule : CovarianceRule
     previous : Block
-    smallest_variances : array of shape (n_columns,)
+    smallest_variances : array of shape (n_columns,) or (n_components, n_columns)
         What rounding alone would leave of a variance.
 
     Returns
@@ -239,31 +239,45 @@ def careful_m_steps(
     previous: Sequence[Block],
     smallest_variances: Sequence[Array],
 ) -> tuple[list[Block], list[list[int]]]:
-    """`careful_m_step` of many blocks; blocks of a single column, of which there may be hundreds, all at once."""
-    found: list[tuple[Block, list[int]] | None] = [None] * len(statistics)
-    single = [b for b, own in enumerate(statistics) if own.means.shape[1] == 1]
-    if len(single) > 1:
-        counts = np.array([statistics[b].counts for b in single])
-        scatters = np.array([statistics[b].scatters.ravel() for b in single])
-        means = np.array([statistics[b].means[:, 0] for b in single])
-        variances = np.maximum(scatters / (counts + TINY_COUNT), 0.0)
-        if STRUCTURES[rule.covariance_type].shared_by == "components":
-            variances = np.average(variances, axis=1, weights=counts + TINY_COUNT)[:, None]
-        variances += rule.reg_covar
-        noise = np.array([smallest_variances[b] for b in single])
-        sound = (counts > TINY_COUNT).all(axis=1) & np.isfinite(means).all(axis=1)
-        sound &= (variances > noise).all(axis=1) & np.isfinite(variances).all(axis=1)
-        whiteners = 1.0 / np.sqrt(np.where(sound[:, None], variances, 1.0))
-        normalizers = np.broadcast_to(np.log(whiteners) - 0.5 * np.log(2 * np.pi), means.shape)
-        shape = (-1, 1, 1) if rule.is_matrix else (-1, 1)
-        for place in np.flatnonzero(sound):
-            parts = (variances[place].reshape(shape), whiteners[place].reshape(shape), normalizers[place])
-            found[single[place]] = Block(means[place][:, None], *parts), []
-    pairs = [
-        careful_m_step(statistics[b], rule, previous[b], smallest_variances[b]) if one is None else one
-        for b, one in enumerate(found)
-    ]
-    return [block for block, _ in pairs], [broken for _, broken in pairs]
+    """`careful_m_step` of many blocks; those that are equally wide at once, as one block of many components.
+
+    Tied covariances are one block's affair.
+    """
+    n_components = len(statistics[0].counts)
+    is_tied = STRUCTURES[rule.covariance_type].shared_by == "components"
+    groups: dict[tuple[int, int], list[int]] = {}
+    for b, own in enumerate(statistics):
+        groups.setdefault((own.means.shape[1], b if is_tied else 0), []).append(b)
+    found: list[Block] = list(previous)
+    broken: list[list[int]] = [[] for _ in statistics]
+    for members in groups.values():
+        if len(members) == 1:
+            (b,) = members
+            found[b], broken[b] = careful_m_step(statistics[b], rule, previous[b], smallest_variances[b])
+            continue
+        together = Statistics(
+            np.concatenate([statistics[b].counts for b in members]),
+            np.concatenate([statistics[b].means for b in members]),
+            np.concatenate([statistics[b].scatters for b in members]),
+        )
+        smallest = np.repeat([smallest_variances[b] for b in members], n_components, axis=0)
+        block, collapsed = careful_m_step(together, rule, _stack([previous[b] for b in members]), smallest)
+        for place, b in enumerate(members):
+            own_part = slice(place * n_components, (place + 1) * n_components)
+            parts = block.means, block.covariances, block.whiteners, block.log_normalizers
+            found[b] = Block(*(part[own_part] for part in parts))
+            broken[b] = [component % n_components for component in collapsed if component // n_components == place]
+    return found, broken
+
+
+def _stack(blocks: Sequence[Block]) -> Block:
+    """Equally wide blocks with covariances of their own for every component, as one block with all components."""
+    return Block(
+        np.concatenate([block.means for block in blocks]),
+        np.concatenate([block.covariances for block in blocks]),
+        np.concatenate([block.whiteners for block in blocks]),
+        np.concatenate([block.log_normalizers for block in blocks]),
+    )
 
 
 def expected_log_density(statistics: Statistics, block: Block) -> float:

@@ -8,16 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core import kernels
 from vpem.core.covariances import EPSILON, STRUCTURES, CovarianceRule
-from vpem.core.gaps import expected_statistics
-from vpem.core.mixture import Block, CollapsedComponentError, Statistics, add_statistics, m_step, make_block
+from vpem.core.mixture import Block, CollapsedComponentError, Statistics, m_step, make_block
 from vpem.core.network import Network
+from vpem.core.packed import Densities, Tally, columns_first, make_layout, sort_blocks
 from vpem.core.rows import Table, row_chunks
 
 Array = NDArray[np.float64]
 
 LARGEST = 1e150
 """Values up to this size have squares that can be added."""
+
+TILE = 512
+"""Rows that are turned and added together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,19 +48,13 @@ class Overall:
 
 def column_moments(X: Table) -> tuple[Array, Array, Array, Array]:
     """Number, mean, variance and largest size of every column's values; (n_features,) each."""
-    counts, sums, largest = np.zeros((3, X.shape[1]))
+    counts, sums, largest, squares = np.zeros((4, X.shape[1]))
     for rows in row_chunks(0, len(X), X.shape[1]):
-        chunk = X[rows]
-        there = ~np.isnan(chunk)
-        counts += there.sum(axis=0)
-        values = np.where(there, chunk, 0.0)
-        sums += values.sum(axis=0, dtype=np.float64)
-        largest = np.maximum(largest, np.abs(values).max(axis=0))
+        kernels.add_moments(np.ascontiguousarray(X[rows]), counts, sums, largest)
     present = np.maximum(counts, 1.0)
-    means, squares = sums / present, np.zeros(X.shape[1])
-    with np.errstate(over="ignore"):  # too large a size is an error of its own
-        for rows in row_chunks(0, len(X), X.shape[1]):
-            squares += np.nansum(np.square(X[rows] - means), axis=0)
+    means = sums / present
+    for rows in row_chunks(0, len(X), X.shape[1]):
+        kernels.add_squares(np.ascontiguousarray(X[rows]), means, squares)
     return counts, means, squares / present, largest
 
 
@@ -118,7 +116,7 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
         diagonal = np.where(varies[held], variances[held], else_variance)
         covariance = np.diag(diagonal)[None] if rule.is_matrix else diagonal[None]
         plain.append(make_block(means[held][None], covariance))
-    _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)))
+    _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)), counts < len(X))
     blocks = []
     for hub, held, found in zip(network.hubs, columns, statistics, strict=True):
         try:
@@ -133,7 +131,11 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
 
 
 def shared_statistics(
-    X: Table, network: Network, blocks: Sequence[Block], respond: Callable[[int], Array]
+    X: Table,
+    network: Network,
+    blocks: Sequence[Block],
+    respond: Callable[[int], Array],
+    has_gaps: NDArray[np.bool_],
 ) -> tuple[Array, tuple[Statistics, ...]]:
     """Each block's statistics from responsibilities that all parties know without a sum.
 
@@ -142,25 +144,28 @@ def shared_statistics(
     X : Table of shape (n_samples, n_features)
     network : Network
     blocks : sequence of Block
-        How gaps are filled in.
+        How gaps are filled in, and around which means the statistics are collected: near them, if not at them.
     respond : callable
         Number of rows to responsibilities of the next rows, (n_rows, n_components).
+    has_gaps : array of shape (n_features,)
 
     Returns
     -------
     counts : array of shape (1, n_components)
     statistics : tuple of Statistics
     """
-    n_components = len(blocks[0].means)
-    counts = np.zeros((1, n_components))
-    statistics: list[Statistics] = []
+    n_components, order = len(blocks[0].means), np.concatenate(network.block_columns)
+    widths = [len(held) for held in network.block_columns]
+    layout = make_layout(widths, n_components, is_matrix=blocks[0].covariances.ndim == 3)
+    densities = Densities(layout, blocks)
+    tally = Tally(layout, densities.means, densities)
+    counts, gaps = np.zeros((1, n_components)), layout.in_any_column(has_gaps[order])
     for rows in row_chunks(0, len(X), n_components * X.shape[1]):
         chunk = X[rows]
         responsibilities = respond(len(chunk))
         counts += responsibilities.sum(axis=0)
-        new = [
-            expected_statistics(chunk[:, held], responsibilities, block)
-            for held, block in zip(network.block_columns, blocks, strict=True)
-        ]
-        statistics = list(map(add_statistics, statistics, new)) if statistics else new
-    return counts, tuple(statistics)
+        for first in range(0, len(chunk), TILE):
+            XT = columns_first(chunk[first : first + TILE], order)
+            weights = np.ascontiguousarray(responsibilities[None, first : first + TILE].transpose(0, 2, 1))
+            tally.collect(XT, sort_blocks(layout, XT, gaps), weights, np.zeros(len(order), dtype=np.int64))
+    return counts, tally.statistics()

@@ -2,14 +2,15 @@
 
 A tile of rows is held with columns before rows, in the order of the blocks. Blocks of one column, and those with
 variances only, are worked on column by column; matrices of moderate width by the kernels for matrices. What neither
-can do (wide matrices, where BLAS is faster; rows with gaps in blocks of several columns) is done block by block with
-the functions of `vpem.core.gaps`, which define what all of this computes.
+can do (wide matrices, where BLAS is faster; rows of which a block of several columns has only some values) is done
+block by block with the functions of `vpem.core.gaps`, which define what all of this computes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from vpem.core import kernels
 from vpem.core.covariances import TINY_COUNT
 from vpem.core.gaps import Marginals, expected_statistics, observed_contribution
 from vpem.core.mixture import Block, Statistics
+from vpem.core.rows import Rows
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -48,9 +50,30 @@ class Layout:
         """Columns of all blocks."""
         return int(self.starts[-1])
 
+    @cached_property
+    def widths(self) -> Numbers:
+        """(n_blocks,): numbers of columns."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def column_by_column(self) -> NDArray[np.bool_]:
+        """(n_columns,): whether its block's columns are independent of each other."""
+        return np.repeat(self.by_column, self.widths)
+
+    @cached_property
+    def counted_at(self) -> Numbers:
+        """(n_columns,): where a column's counts are; a matrix block has one at its first column."""
+        return np.where(
+            self.column_by_column, np.arange(self.n_columns), np.repeat(self.starts[:-1], self.widths)
+        ).astype(np.int64)
+
     def columns(self, b: int) -> slice:
         """A block's columns."""
         return slice(int(self.starts[b]), int(self.starts[b + 1]))
+
+    def in_any_column(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether a flag of the columns, in the order of the blocks, is set in each block; (n_blocks,)."""
+        return np.logical_or.reduceat(flags, self.starts[:-1])
 
     def matrices(self, flat: Array, b: int) -> Array:
         """A block's part of a flat array of matrices, as a view; (n_components, width, width)."""
@@ -67,6 +90,14 @@ def make_layout(widths: Sequence[int], n_components: int, *, is_matrix: bool) ->
     return Layout(starts, np.concatenate([[0], np.cumsum(flat)]).astype(np.int64), is_matrix, by_column, n_components)
 
 
+def columns_first(rows: Rows, order: NDArray[np.intp]) -> Array:
+    """Some rows as the kernels like them, in double precision; (n_columns, n_rows), the columns in a given order."""
+    XT = np.empty((len(order), len(rows)))
+    in_order = len(order) == rows.shape[1] and bool((order == np.arange(len(order))).all())
+    np.copyto(XT, rows.T if in_order else rows.T[order])
+    return XT
+
+
 @dataclass(frozen=True, eq=False)
 class Kinds:
     """Which way each block goes, for one tile."""
@@ -75,22 +106,26 @@ class Kinds:
     """Columns of blocks that go column by column."""
     matrices: Numbers
     """Blocks that go through the kernel for matrices."""
-    others: list[int]
-    """Blocks that go by themselves."""
+    apart: list[tuple[int, slice | Numbers, Array]]
+    """Blocks, rows and their values (n_rows, width) that go by themselves."""
 
 
 def sort_blocks(layout: Layout, XT: Array, may_have_gaps: NDArray[np.bool_]) -> Kinds:
-    """Look at a tile: gaps send a block of several columns its own way."""
-    widths = np.diff(layout.starts)
-    other = ~layout.by_column & (widths > WIDEST_MATRIX)
-    for b in np.flatnonzero(may_have_gaps & (widths > 1) & ~other).tolist():
-        other[b] = np.isnan(XT[layout.columns(b)]).any()
-    column_blocks = layout.by_column & ~other
-    return Kinds(
-        np.flatnonzero(np.repeat(column_blocks, widths)),
-        np.flatnonzero(~layout.by_column & ~other),
-        np.flatnonzero(other).tolist(),
-    )
+    """Look at a tile. Rows of which a block has only some values are set apart: in XT they become gaps altogether."""
+    widths = layout.widths
+    is_wide = ~layout.by_column & (widths > WIDEST_MATRIX)
+    apart: list[tuple[int, slice | Numbers, Array]] = [
+        (b, slice(None), XT[layout.columns(b)].T) for b in np.flatnonzero(is_wide).tolist()
+    ]
+    for b in np.flatnonzero(may_have_gaps & (widths > 1) & ~is_wide).tolist():
+        values = XT[layout.columns(b)]
+        gaps = np.isnan(values)
+        rows = np.flatnonzero(gaps.any(axis=0) & ~gaps.all(axis=0))
+        if len(rows):
+            apart.append((b, rows, values[:, rows].T))
+            values[:, rows] = np.nan
+    columns = np.flatnonzero(layout.column_by_column)
+    return Kinds(columns, np.flatnonzero(~layout.by_column & ~is_wide), apart)
 
 
 class Densities:
@@ -141,21 +176,21 @@ class Densities:
                 targets,
                 out,
             )
-        for b in kinds.others:
-            rows = XT[layout.columns(b)].T
-            out[targets[layout.starts[b]]] += observed_contribution(rows, self.blocks[b], self.marginals[b]).T
+        for b, rows, values in kinds.apart:
+            contribution = observed_contribution(values, self.blocks[b], self.marginals[b])
+            out[targets[layout.starts[b]]][:, rows] += contribution.T
 
 
 class Distances:
     """Minus half the squared distances to centres, which blocks contribute in k-means; a gap adds nothing."""
 
     def __init__(self, centres: Array):
-        self.centres = centres
-        self.ones, self.zeros = np.ones_like(centres), np.zeros_like(centres)
+        self.centres = np.ascontiguousarray(centres)
+        self.ones, self.zeros = np.ones(centres.shape), np.zeros(centres.shape)
         self.columns = np.arange(centres.shape[1])
 
-    def add(self, XT: Array, kinds: Kinds, targets: Numbers, out: Array) -> None:  # noqa: ARG002 (columns only)
-        """Add a tile's; see `Densities.add`."""
+    def add(self, XT: Array, targets: Numbers, out: Array) -> None:
+        """Add a tile's, of which no rows are set apart; see `Densities.add`."""
         kernels.add_columns(XT, self.columns, self.centres, self.ones, self.zeros, targets, out)
 
 
@@ -163,7 +198,7 @@ class Tally:
     """Weighted sums of deviations from shifts, from which statistics follow; those of other rows can be added."""
 
     def __init__(self, layout: Layout, shifts: Array, densities: Densities | None = None):
-        self.layout, self.shifts, self.densities = layout, shifts, densities
+        self.layout, self.shifts, self.densities = layout, np.ascontiguousarray(shifts), densities
         self.counts, self.firsts, self.seconds = np.zeros((3, *shifts.shape))
         self.scatters = np.zeros(layout.offsets[-1])
         self.gap_entropy = np.zeros(len(layout.starts) - 1)
@@ -195,11 +230,11 @@ class Tally:
                 self.firsts,
                 self.scatters,
             )
-        for b in kinds.others:
+        for b, rows, values in kinds.apart:
             assert self.densities is not None, "gaps are filled in as some densities expect"
-            weights = responsibilities[views[layout.starts[b]]].T
+            weights = responsibilities[views[layout.starts[b]]][:, rows].T
             block, marginals = self.densities.blocks[b], self.densities.marginals[b]
-            self._add_statistics(b, expected_statistics(XT[layout.columns(b)].T, weights, block, marginals))
+            self._add_statistics(b, expected_statistics(values, weights, block, marginals))
 
     def _add_statistics(self, b: int, statistics: Statistics) -> None:
         columns = self.layout.columns(b)
@@ -213,7 +248,8 @@ class Tally:
             self.seconds[:, columns] += scatters + firsts * shifts
         else:
             self.counts[:, columns.start] += statistics.counts
-            self.layout.matrices(self.scatters, b)[:] += statistics.scatters + firsts[:, :, None] * shifts[:, None, :]
+            whole = statistics.scatters + firsts[:, :, None] * shifts[:, None, :]
+            self.layout.matrices(self.scatters, b)[:] += np.triu(whole)
 
     def add(self, other: Tally) -> None:
         """Take in what other rows gave."""
@@ -229,36 +265,56 @@ class Tally:
         """Whether some shift is so far from the mean that the squares have lost digits."""
         with np.errstate(invalid="ignore", over="ignore"):  # infinities are far
             squares = self.firsts**2 / self._present()
-            # Of a matrix, the digits that tell whether it is singular must not suffer either.
-            limits = np.where(np.repeat(self.layout.by_column, np.diff(self.layout.starts)), FAR, 1.0)
-            near = squares <= limits * (self._squares() - squares)
-        return not near[self._column_counts() > TINY_COUNT].all()
+            left = self._squares() - squares
+            counted = self._column_counts() > TINY_COUNT
+            is_doubtful = counted & ~(squares <= left)
+            if not is_doubtful.any():
+                return False
+            if not (squares <= FAR * left)[counted].all():
+                return True
+            distances = np.where(is_doubtful, squares / np.where(left > 0, left, TINY_COUNT), 0.0)
+        doubtful = np.flatnonzero(~self.layout.by_column & self.layout.in_any_column(is_doubtful.any(axis=0)))
+        return any(self._is_far(b, distances[:, self.layout.columns(b)].max(axis=1)) for b in doubtful.tolist())
+
+    def _is_far(self, b: int, distances: Array) -> bool:
+        """Whether a matrix has lost digits in its narrowest direction; distances (n_components,), in variances."""
+        scatters = self.statistics_of(b).scatters
+        for scatter, distance in zip(scatters, distances, strict=True):
+            if distance > 1.0:
+                variances = np.diagonal(scatter)
+                if not (variances > 0).all():
+                    return True
+                correlations = scatter / np.sqrt(np.outer(variances, variances))
+                if not distance <= FAR * np.linalg.eigvalsh(correlations)[0]:
+                    return True
+        return False
 
     def statistics(self) -> tuple[Statistics, ...]:
         """Each block's."""
-        layout, means, present = self.layout, self.means(), self._present()
-        with np.errstate(invalid="ignore", over="ignore"):  # what is too large is not finite, and collapses
-            seconds = self.seconds - self.firsts**2 / present
-        found = []
-        for b in range(len(layout.starts) - 1):
-            columns = layout.columns(b)
-            counts = self.counts[:, columns.start].copy()
-            if layout.by_column[b]:
-                scatters = seconds[:, columns, None] if layout.is_matrix else seconds[:, columns]
-            else:
-                upper = np.triu(layout.matrices(self.scatters, b))
-                scatters = upper + np.triu(upper, 1).transpose(0, 2, 1)
-                firsts = self.firsts[:, columns]
-                scatters -= firsts[:, :, None] * (firsts / present[:, columns])[:, None, :]
-            found.append(Statistics(counts, means[:, columns], scatters, float(self.gap_entropy[b])))
-        return tuple(found)
+        return tuple(self.statistics_of(b) for b in range(len(self.layout.starts) - 1))
+
+    def statistics_of(self, b: int) -> Statistics:
+        """One block's."""
+        layout, columns = self.layout, self.layout.columns(b)
+        counts, firsts = self.counts[:, columns.start].copy(), self.firsts[:, columns]
+        if layout.by_column[b]:
+            own = self.counts[:, columns]
+            shares = firsts / np.where(own > 0, own, 1.0)
+            with np.errstate(invalid="ignore", over="ignore"):  # what is too large is not finite, and collapses
+                scatters = self.seconds[:, columns] - firsts * shares
+            scatters = scatters[:, :, None] if layout.is_matrix else scatters
+        else:
+            shares = firsts / np.where(counts > 0, counts, 1.0)[:, None]
+            upper = layout.matrices(self.scatters, b)
+            scatters = upper + upper.transpose(0, 2, 1)
+            diagonal = np.arange(upper.shape[1])
+            scatters[:, diagonal, diagonal] *= 0.5
+            scatters -= firsts[:, :, None] * shares[:, None, :]
+        return Statistics(counts, self.shifts[:, columns] + shares, scatters, float(self.gap_entropy[b]))
 
     def _column_counts(self) -> Array:
-        """Counts of every column; a matrix block has its counts at its first."""
-        layout = self.layout
-        first = np.repeat(layout.starts[:-1], np.diff(layout.starts))
-        by_column = np.repeat(layout.by_column, np.diff(layout.starts))
-        counts: Array = np.where(by_column, self.counts, self.counts[:, first])
+        """Counts of every column."""
+        counts: Array = self.counts[:, self.layout.counted_at]
         return counts
 
     def _present(self) -> Array:

@@ -14,6 +14,10 @@ CHUNK_VALUES = 2**20
 """Values of one array in a chunk: 8 MiB, small beside the table, large beside the interpreter's overhead."""
 
 
+CHUNK_ROWS = 2**15
+"""Rows in a chunk of a narrow table: threads have something to share out."""
+
+
 class Table(Protocol):
     """Rows that can be read some at a time: an array, a memory map, or a table on disk."""
 
@@ -29,6 +33,6 @@ class Table(Protocol):
 
 def row_chunks(start: int, stop: int, values_per_row: int) -> Iterator[slice]:
     """Consecutive slices of rows whose arrays fit the cache."""
-    size = max(64, CHUNK_VALUES // values_per_row)
+    size = min(max(64, CHUNK_VALUES // values_per_row), CHUNK_ROWS)
     for first in range(start, stop, size):
         yield slice(first, min(first + size, stop))

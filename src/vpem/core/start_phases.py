@@ -75,7 +75,11 @@ def begin_start(work: Work, progress: Progress) -> Progress:
     means = np.repeat(everything.means, n_components, axis=0)
     before = around(means, everything, work.settings.covariance_type)
     counts, (statistics,) = shared_statistics(
-        work.table, work.lone, [before], lambda rows: random_responsibilities(generator, rows, n_components)
+        work.table,
+        work.lone,
+        [before],
+        lambda rows: random_responsibilities(generator, rows, n_components),
+        work.overall.has_gaps,
     )
     block, collapsed = work.m_step(statistics, before)
     return begin_run(work, progress, make_weights(counts[0]), block, tuple(collapsed))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from threading import Lock
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +15,7 @@ from vpem.core.covariances import CovarianceRule
 from vpem.core.mixture import Block
 from vpem.core.network import Network
 from vpem.core.overall import Overall, describe
-from vpem.core.packed import Layout, make_layout
+from vpem.core.packed import Layout, columns_first, make_layout
 from vpem.core.rows import Rows, Table
 from vpem.core.summation import Adder, Summation
 
@@ -33,6 +35,16 @@ class Problem:
     """One thread reads a table on disk at a time."""
 
     @cached_property
+    def n_threads(self) -> int:
+        """As many as numba would use: the cores of this process, or NUMBA_NUM_THREADS."""
+        return int(numba.get_num_threads())
+
+    @cached_property
+    def threads(self) -> ThreadPoolExecutor:
+        """They end when nobody has the problem any more."""
+        return ThreadPoolExecutor(self.n_threads)
+
+    @cached_property
     def order(self) -> NDArray[np.intp]:
         """Column numbers block by block."""
         return np.concatenate(self.network.block_columns)
@@ -44,7 +56,7 @@ class Problem:
 
     def layout(self, n_components: int, *, is_matrix: bool) -> Layout:
         """Where each block's statistics are packed."""
-        return make_layout([len(held) for held in self.network.block_columns], n_components, is_matrix=is_matrix)
+        return _layout(tuple(len(held) for held in self.network.block_columns), n_components, is_matrix)
 
     def read(self, rows: slice) -> Rows:
         """Some rows; a view where that is possible."""
@@ -54,14 +66,17 @@ class Problem:
             return self.X[rows]
 
     def columns_first(self, rows: Rows) -> Array:
-        """Some rows in the order of the kernels, in double precision; (n_features, n_rows)."""
-        XT = np.empty((rows.shape[1], len(rows)))
-        np.copyto(XT, rows.T if self._in_order else rows.T[self.order])
-        return XT
+        """Some rows in the order of the kernels; (n_features, n_rows)."""
+        return columns_first(rows, self.order)
 
-    @cached_property
-    def _in_order(self) -> bool:
-        return bool(np.array_equal(self.order, np.arange(len(self.order))))
+    def as_in_table(self, packed: Array) -> Array:
+        """Parameters (n_components, n_features) in the order of the blocks, put into the order of the table."""
+        return np.ascontiguousarray(packed[:, np.argsort(self.order)])
+
+
+@lru_cache(maxsize=16)
+def _layout(widths: tuple[int, ...], n_components: int, is_matrix: bool) -> Layout:
+    return make_layout(widths, n_components, is_matrix=is_matrix)
 
 
 def adder_for(problem: Problem, mixture: Mixture) -> Adder:

@@ -61,7 +61,11 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
             [np.repeat(block.means, n_components, axis=0) for block in overall.blocks], overall, settings
         )
         counts, statistics = shared_statistics(
-            X, network, before, lambda n_rows: random_responsibilities(rng, n_rows, n_components)
+            X,
+            network,
+            before,
+            lambda n_rows: random_responsibilities(rng, n_rows, n_components),
+            overall.has_gaps,
         )
     else:
         max_iter = KMEANS_MAX_ITER if kind == "kmeans" else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,13 +17,12 @@ from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from vpem.core import kernels
-from vpem.core.packed import Densities, Distances, Kinds, Layout, Tally, sort_blocks
+from vpem.core.packed import Densities, Distances, Layout, Tally, sort_blocks
 from vpem.core.rows import row_chunks
 from vpem.core.summation import Adder
 from vpem.core.sweep import N_WORST, Sweep, lowest
@@ -32,8 +31,12 @@ from vpem.simulation.model import Problem
 Array = NDArray[np.float64]
 Result = TypeVar("Result")
 
-TILE_VALUES = 2**16
-"""Values of one array in a tile: half a MiB, which fits the second cache."""
+TILE_VALUES = 2**17
+"""Values of one array in a tile: a MiB, which fits a cache near the core and outweighs the interpreter."""
+
+
+NARROW = 16
+"""Columns up to which a row is too short for vectors along it; tiles have vectors along their columns."""
 
 
 @dataclass(eq=False)
@@ -132,7 +135,7 @@ def _sweep(
     n_components, n_views = layout.n_components, adder.n_views
     n_targets = 1 if adder.is_exact else len(problem.network.hubs)
     widest = max(problem.X.shape[1], n_components * n_targets, n_components * n_views)
-    gaps = np.logical_or.reduceat(problem.overall.has_gaps[problem.order], layout.starts[:-1])
+    gaps = layout.in_any_column(problem.overall.has_gaps[problem.order])
     first = int(adder.view_of_hub[0])
 
     def begin() -> Sums:
@@ -152,10 +155,13 @@ def _sweep(
         kinds, ranks = None, np.empty(len(chunk))
         for start in range(0, len(chunk), n_tile):
             XT = problem.columns_first(chunk[start : start + n_tile])
-            if kinds is None or gaps.any():
-                kinds = sort_blocks(layout, XT, gaps)
             out = np.zeros((n_targets, n_components, XT.shape[1]))
-            contributions.add(XT, kinds, targets, out)
+            if isinstance(contributions, Distances):  # before rows with gaps are set apart
+                contributions.add(XT, targets, out)
+            if kinds is None or kinds.apart or gaps.any():
+                kinds = sort_blocks(layout, XT, gaps)
+            if isinstance(contributions, Densities):
+                contributions.add(XT, kinds, targets, out)
             here = slice(rows.start + start, rows.start + start + XT.shape[1])
             sums = out if adder.is_exact else adder.add(out, here)
             there = sums[first].any(axis=0) if gaps.any() else None
@@ -178,32 +184,31 @@ def _sweep(
 
     def by_rows(rows: slice) -> Sums:
         own, chunk = begin(), np.ascontiguousarray(problem.read(rows))
-        assert isinstance(contributions, Densities), "EM's"
-        assert log_weights is not None, "EM's"
-        back = np.argsort(problem.order)
-        parameters = (
-            np.ascontiguousarray(part[:, back])
-            for part in (contributions.means, contributions.scales, contributions.column_normalizers)
-        )
-        center = np.empty((n_components, 0)) if shifts is None else np.ascontiguousarray(shifts[:, back])
-        counts, firsts, seconds = np.zeros((3, *center.shape))
-        scores = np.empty(len(chunk))
-        kernels.pass_columns(
-            chunk, *parameters, log_weights[0], center, counts, firsts, seconds, own.counts[0], scores, own.entropies
-        )
+        center = np.empty((n_components, 0)) if shifts is None else problem.as_in_table(shifts)
+        sums = np.zeros((3, *center.shape))
+        scores = np.empty((1, len(chunk)))
+        if isinstance(contributions, Distances):
+            distances = np.zeros((1, n_components, len(chunk)))
+            kernels.add_row_distances(chunk, problem.as_in_table(contributions.centres), distances[0])
+            kernels.respond_nearest(distances, scores, own.counts)
+            if shifts is not None:
+                kernels.collect_rows(chunk, center, distances[0], *sums)
+        else:
+            assert log_weights is not None, "EM's"
+            packed = contributions.means, contributions.scales, contributions.column_normalizers
+            parameters = *map(problem.as_in_table, packed), log_weights[0]
+            kernels.pass_columns(chunk, *parameters, center, *sums, own.counts[0], scores[0], own.entropies)
+            own.rank(scores[0], rows)
         if own.tally is not None:
-            own.tally.counts, own.tally.firsts, own.tally.seconds = (
-                part[:, problem.order] for part in (counts, firsts, seconds)
-            )
-        own.rank(scores, rows)
+            own.tally.counts, own.tally.firsts, own.tally.seconds = sums[:, :, problem.order]
         own.scores += scores[np.isfinite(scores)].sum()
         return own
 
-    has_other_gaps = bool((gaps & (np.diff(layout.starts) > 1)).any())
-    is_plain = adder.is_exact and log_weights is not None and layout.by_column.all() and not has_other_gaps
+    has_other_gaps = bool((gaps & (layout.widths > 1)).any())
+    is_plain = adder.is_exact and layout.by_column.all() and not has_other_gaps and layout.n_columns > NARROW
     work = by_rows if is_plain else by_tiles
     total: Sums | None = None
-    with ordered_map(work, row_chunks(within.start, within.stop, widest)) as parts:
+    with ordered_map(problem, work, row_chunks(within.start, within.stop, widest)) as parts:
         for part in parts:
             if total is None:
                 total = part
@@ -218,47 +223,51 @@ def network_sums(
 ) -> Iterator[tuple[slice, Array]]:
     """Sums of all rows, some at a time, in order; (n_views, n_values, n_rows)."""
     n_targets = 1 if adder.is_exact else len(problem.network.hubs)
-    targets = np.zeros_like(problem.block_of_column) if adder.is_exact else problem.block_of_column
-    nothing = Kinds(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), [])
+    targets = problem.block_of_column
 
     def work(rows: slice) -> tuple[slice, Array]:
-        XT = problem.columns_first(problem.read(rows))
-        out = np.zeros((n_targets, n_values, XT.shape[1]))
-        contributions.add(XT, nothing, targets, out)
-        return rows, out if adder.is_exact else adder.add(out, rows)
+        chunk = problem.read(rows)
+        out = np.zeros((n_targets, n_values, len(chunk)))
+        if adder.is_exact:
+            centres = problem.as_in_table(contributions.centres)
+            kernels.add_row_distances(np.ascontiguousarray(chunk), centres, out[0])
+            return rows, out
+        contributions.add(problem.columns_first(chunk), targets, out)
+        return rows, adder.add(out, rows)
 
-    with ordered_map(work, row_chunks(0, len(problem.X), 4 * max(problem.X.shape[1], n_values * n_targets))) as parts:
+    with ordered_map(
+        problem, work, row_chunks(0, len(problem.X), 4 * max(problem.X.shape[1], n_values * n_targets))
+    ) as parts:
         yield from parts
 
 
-def n_threads() -> int:
-    """As many as numba would use: the cores of this process, or NUMBA_NUM_THREADS."""
-    return int(numba.get_num_threads())
-
-
 @contextmanager
-def ordered_map(work: Callable[[slice], Result], chunks: Iterable[slice]) -> Iterator[Iterator[Result]]:
-    """Results in the order of the chunks; threads are never far ahead, and gone at the end."""
+def ordered_map(
+    problem: Problem, work: Callable[[slice], Result], chunks: Iterable[slice]
+) -> Iterator[Iterator[Result]]:
+    """Results in the order of the chunks; threads are never far ahead, and idle at the end."""
     chunks = list(chunks)
-    n = min(n_threads(), len(chunks))
+    n = min(problem.n_threads, len(chunks))
     if n == 1:
         yield map(work, chunks)
         return
-    with one_blas_thread(), ThreadPoolExecutor(n) as pool:
+    waiting: deque[Future[Result]] = deque()
 
-        def results() -> Iterator[Result]:
-            remaining = iter(chunks)
-            waiting = deque(pool.submit(work, chunk) for chunk in islice(remaining, 2 * n))
-            while waiting:
-                result = waiting.popleft().result()
-                waiting.extend(pool.submit(work, chunk) for chunk in islice(remaining, 1))
-                yield result
+    def results() -> Iterator[Result]:
+        remaining = iter(chunks)
+        waiting.extend(problem.threads.submit(work, chunk) for chunk in islice(remaining, 2 * n))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(problem.threads.submit(work, chunk) for chunk in islice(remaining, 1))
+            yield result
 
+    with one_blas_thread():
         try:
             yield results()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        finally:
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
 
 
 @cache
