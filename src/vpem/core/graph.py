@@ -9,6 +9,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import shortest_path
 
 Array = NDArray[np.float64]
 
@@ -71,4 +72,11 @@ def contraction(W: Array) -> float:
 
 def diameter(graph: nx.Graph) -> int:
     """Largest number of hops between two agents: how many rounds a flood takes to reach everybody."""
-    return int(nx.diameter(graph))
+    return int(hop_distances(graph).max())
+
+
+def hop_distances(graph: nx.Graph) -> Array:
+    """Hops between each two agents of a connected graph, in the graph's own order; (n_agents, n_agents)."""
+    links = nx.to_scipy_sparse_array(graph, dtype=np.float64, weight=None)
+    distances: Array = shortest_path(links, unweighted=True)
+    return distances

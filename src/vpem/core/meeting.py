@@ -18,7 +18,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.graph import diameter
+from vpem.core.graph import diameter, hop_distances
 from vpem.core.hubs import Hub, relay_paths
 from vpem.core.initial import HUB_TIES, shared_generator
 from vpem.core.network import SERVER, Network, make_network
@@ -316,11 +316,12 @@ def meeting_traffic(network: Network, n_rows: int, hops: int) -> Traffic:
     """What it costs that everybody gets everybody's record: in each round an agent hands on what it has learnt."""
     links = _all_links(network)
     records = make_records(network, n_rows, "0" * 16, hops)
-    n_rounds = diameter(links)
+    agents, distances = list(links), hop_distances(links)
+    n_rounds = int(distances.max())
     sendings = []
-    for sender, distances in nx.all_pairs_shortest_path_length(links):
+    for sender, away in zip(agents, distances, strict=True):
         for passed in range(n_rounds):
-            learnt = [records[number] for number, distance in distances.items() if distance == passed]
+            learnt = [records[agents[place]] for place in np.flatnonzero(away == passed)]
             n_bytes = len(encode_records(learnt))
             sendings += [Sending(sender, receiver, 1, n_bytes) for receiver in links[sender]]
     return make_traffic(network.agents, sendings, n_rounds)

@@ -116,7 +116,13 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
         diagonal = np.where(varies[held], variances[held], else_variance)
         covariance = np.diag(diagonal)[None] if rule.is_matrix else diagonal[None]
         plain.append(make_block(means[held][None], covariance))
-    _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)), counts < len(X))
+    has_gaps = counts < len(X)
+    if all(len(held) == 1 or not (rule.is_matrix or has_gaps[held].any()) for held in columns):
+        # Columns that are independent have been looked at already.
+        scatters = (variances * counts)[:, None] if rule.is_matrix else variances * counts
+        statistics = tuple(Statistics(counts[held[:1]], means[held][None], scatters[held][None]) for held in columns)
+    else:
+        _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)), has_gaps)
     blocks = []
     for hub, held, found in zip(network.hubs, columns, statistics, strict=True):
         try:

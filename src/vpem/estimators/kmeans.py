@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vpem.core.initial import RESTART, shared_generator, squared_distances
+from vpem.core.initial import RESTART, shared_generator
+from vpem.core.kernels import add_row_distances
 from vpem.core.meeting import meeting_traffic
 from vpem.core.rows import Table, row_chunks
 from vpem.core.summation import Summation
@@ -126,7 +127,9 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
             self.traffic_ += summation.flood_traffic(network, FLOAT_BYTES) * n_init
         adder = summation.adder(network)
-        best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres)[0].scores.max()))
+        best = fits[0]
+        if n_init > 1:
+            best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres)[0].scores.max()))
         self.cluster_centers_ = network.assemble(best.centres)
         self.n_iter_ = best.n_iter
         self.labels_, distances = self._nearest(table)
@@ -160,9 +163,11 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         labels = np.empty(len(table), dtype=np.intp)
         smallest = np.empty(len(table))
         for rows in row_chunks(0, len(table), self.cluster_centers_.size):
-            distances = squared_distances(table[rows], self.cluster_centers_)
-            labels[rows] = distances.argmin(axis=1)
-            smallest[rows] = distances.min(axis=1)
+            chunk = np.ascontiguousarray(table[rows])
+            closeness = np.zeros((len(self.cluster_centers_), len(chunk)))
+            add_row_distances(chunk, self.cluster_centers_, closeness)
+            labels[rows] = closeness.argmax(axis=0)
+            smallest[rows] = -2.0 * closeness.max(axis=0)
         return labels, smallest
 
     def _n_init(self, init: str | Array) -> int:
