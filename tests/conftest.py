@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from vpem.datasets import fetch_beijing_air
+
 # Repeatable runs, no clock: a machine under load must not fail a test.
 settings.register_profile(
     "vpem", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -51,3 +53,11 @@ def htru2():
         pytest.skip("no HTRU_2.csv: set VPEM_DATA to the folder that holds it")
     table = np.loadtxt(path, delimiter=",")
     return table[:, :8], table[:, 8].astype(int)
+
+
+@pytest.fixture(scope="session")
+def beijing():
+    """Twelve stations' air, from the folder that VPEM_DATA names."""
+    if not (Path(os.environ.get("VPEM_DATA", "")) / "beijing-air").is_dir():
+        pytest.skip("no beijing-air: set VPEM_DATA to the folder that holds it")
+    return fetch_beijing_air()

@@ -1,27 +1,15 @@
 """Twelve stations of Beijing, six pollutants each on a log scale, with the gaps that they have."""
 
-import os
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 
 from vpem import VerticalGaussianMixture
 
-POLLUTANTS = ["PM2.5", "PM10", "SO2", "NO2", "CO", "O3"]
-
 
 @pytest.fixture(scope="module")
-def air():
-    """Hours by stations and pollutants, and which columns are whose."""
-    folder = Path(os.environ.get("VPEM_DATA", "")) / "beijing-air"
-    files = sorted(folder.glob("*.csv.gz")) if os.environ.get("VPEM_DATA") else []
-    if not files:
-        pytest.skip("no beijing-air: set VPEM_DATA to the folder that holds it")
-    tables = {path.name.split(".")[0]: np.log(pd.read_csv(path, usecols=POLLUTANTS)[POLLUTANTS]) for path in files}
-    partition = {station: [6 * number + k for k in range(6)] for number, station in enumerate(tables)}
-    return np.hstack(list(tables.values())), partition
+def air(beijing):
+    """Hours by stations and pollutants, on a log scale, and which columns are whose."""
+    return np.log(beijing.data), beijing.partition
 
 
 def test_all_hours_that_any_station_saw(air):

@@ -4,7 +4,7 @@ from vpem.core.mixture import CollapsedComponentError
 from vpem.core.repair import Repair
 from vpem.core.summation import Consensus, Star
 from vpem.core.traffic import Traffic
-from vpem.estimators import VerticalGaussianMixture, VerticalKMeans
+from vpem.estimators import DistributedDimensionKMeans, VerticalGaussianMixture, VerticalKMeans
 from vpem.simulation.em import Certificate
 
 __version__ = "0.1.0"
@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 __all__ = [
     "VerticalGaussianMixture",
     "VerticalKMeans",
+    "DistributedDimensionKMeans",
     "Star",
     "Consensus",
     "Traffic",

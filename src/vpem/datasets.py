@@ -1,9 +1,53 @@
-"""Data with a natural vertical split."""
+"""Data with a natural vertical split: bundled, made at random, and downloaded (`pip install vpem[datasets]`)."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
+import io
+import os
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist, squareform
 from sklearn.datasets import load_breast_cancer
 from sklearn.utils import Bunch
+
+Array = NDArray[np.float64]
+
+HTRU2_URL = "https://archive.ics.uci.edu/static/public/372/htru2.zip"
+HTRU2_SHA256 = "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"
+HTRU2_FEATURES = tuple(
+    f"{moment} of the {curve}"
+    for curve in ("profile", "DM-SNR curve")
+    for moment in ("mean", "deviation", "kurtosis", "skewness")
+)
+
+BEIJING_URL = "https://archive.ics.uci.edu/static/public/501/beijing+multi+site+air+quality+data.zip"
+# Of each station: the table's hash, and longitude and latitude to about a kilometre.
+BEIJING_STATIONS: dict[str, tuple[str, tuple[float, float]]] = {
+    "Aotizhongxin": ("8f8457efef51dea61dd3c38ebbccd9fa25f5a6ba2a23e90e5b500b25015f4f27", (116.397, 39.982)),
+    "Changping": ("dbac77681385b631d093823afdeea3ec96d2d234442afd5f8fb91bcc526d5863", (116.234, 40.217)),
+    "Dingling": ("bc2dcda191a790a5cbc1af71f142b7cdf96759e500c0dde07dbe5c826d54dfa0", (116.220, 40.292)),
+    "Dongsi": ("f56e7cf80603f10d627bcd51f7f3a36b108ed6aec898dc92376ee4d30387f9ac", (116.417, 39.929)),
+    "Guanyuan": ("bbe31877c38679a71ba8df202ffb6c1f531f2aadf1d6180efd28fc25c112bb13", (116.339, 39.929)),
+    "Gucheng": ("589cff73621c521a28557f4c093c8df47825606232f614d07b52970fc2e2b336", (116.184, 39.914)),
+    "Huairou": ("e0dd971c8b5d87cf0ebf548edd1b9e0c94ca6dc1af13ffee2e487732b4270544", (116.628, 40.328)),
+    "Nongzhanguan": ("0a348fe79a8923ab84fb093a50f61eb64cb083c70f5a934971c99de28fdba749", (116.461, 39.937)),
+    "Shunyi": ("8d27b386d14db242a1dd0183809841685e34e1a7a354499238532c5e12f82949", (116.655, 40.127)),
+    "Tiantan": ("1865d4b500b55e5d8587c233e68126e9af6cbebc800a951022c778da1c3a0e2c", (116.407, 39.886)),
+    "Wanliu": ("f3e0954a64c31937a86a0aa51e8df7f99626fc04ea46c09ae91c9a20317f47af", (116.287, 39.987)),
+    "Wanshouxigong": ("f77c09bff941ce907aefd0281df52bffc25604f16205f55c65e00ca3d39e0800", (116.352, 39.878)),
+}
+POLLUTANTS = ("PM2.5", "PM10", "SO2", "NO2", "CO", "O3")
+WEATHER = ("TEMP", "PRES", "DEWP", "RAIN", "WSPM")
 
 
 def load_breast_cancer_parties() -> Bunch:
@@ -26,3 +70,299 @@ def load_breast_cancer_parties() -> Bunch:
         feature_names=bunch.feature_names,
         partition={party: list(columns) for party, columns in partition.items()},
     )
+
+
+# Made at random
+
+
+def make_vertical_blobs(
+    n_samples: int = 300,
+    n_parties: int = 3,
+    n_columns: int = 2,
+    n_components: int = 3,
+    *,
+    separation: float = 3.0,
+    correlation: float = 0.5,
+    random_state: int | np.random.Generator | None = None,
+) -> Bunch:
+    """Rows of a random Gaussian mixture whose columns are split between parties.
+
+    Parameters
+    ----------
+    n_samples, n_parties, n_components : int
+    n_columns : int
+        Of each party.
+    separation : float
+        Deviation of the components' means, where columns deviate by 1 within a component.
+    correlation : float
+        From 0, independent columns, to 1, columns that are all alike but for their sign; between parties too,
+        which is what block-diagonal covariances cannot describe.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    Bunch
+        `data` (n_samples, n_parties * n_columns), `target` (n_samples,), `partition`: party to column numbers, and
+        the truth: `weights`, `means`, `covariances`.
+    """
+    for name, value in {"n_samples": n_samples, "n_parties": n_parties, "n_columns": n_columns}.items():
+        if value < 1:
+            raise ValueError(f"expected {name} to be 1 or more, got {value}")
+    if not 0 <= correlation < 1:
+        raise ValueError(f"expected correlation from 0 to below 1, got {correlation}")
+    rng = np.random.default_rng(random_state)
+    width = n_parties * n_columns
+    signs = rng.choice([-1.0, 1.0], size=(n_components, width))
+    covariances = correlation * signs[:, :, None] * signs[:, None, :] + (1 - correlation) * np.eye(width)
+    weights = rng.dirichlet(np.full(n_components, 10.0))
+    means = separation * rng.normal(size=(n_components, width))
+    data, target = _draw_rows(rng, n_samples, weights, means, covariances)
+    partition = {f"party {p + 1}": list(range(p * n_columns, (p + 1) * n_columns)) for p in range(n_parties)}
+    truth = {"weights": weights, "means": means, "covariances": covariances}
+    return Bunch(data=data, target=target, partition=partition, **truth)
+
+
+def make_network_mixture(
+    n_samples: int = 150_000,
+    n_agents: int = 100,
+    n_components: int = 3,
+    *,
+    mean_degree: float = 31.0,
+    separation: float = 1.0,
+    random_state: int | np.random.Generator | None = None,
+) -> Bunch:
+    """The paper's synthetic setup: a random geometric network, a column per agent, a mixture with dense covariances.
+
+    The paper says "created at random"; here: weights from a Dirichlet distribution (10, ..., 10), means whose columns
+    deviate by `separation`, covariances `A A^T / n_agents + I / 10` with standard normal `A`.
+
+    Returns
+    -------
+    Bunch
+        `data` (n_samples, n_agents), `target` (n_samples,), `graph` with the agents 0, 1, ... as nodes and their
+        places as `pos`, and the truth: `weights`, `means`, `covariances`.
+    """
+    rng = np.random.default_rng(random_state)
+    graph = random_geometric_graph(n_agents, mean_degree, rng)
+    weights = rng.dirichlet(np.full(n_components, 10.0))
+    means = separation * rng.normal(size=(n_components, n_agents))
+    factors = rng.normal(size=(n_components, n_agents, n_agents))
+    covariances = factors @ factors.transpose(0, 2, 1) / n_agents + 0.1 * np.eye(n_agents)
+    data, target = _draw_rows(rng, n_samples, weights, means, covariances)
+    truth = {"weights": weights, "means": means, "covariances": covariances}
+    return Bunch(data=data, target=target, graph=graph, **truth)
+
+
+def _draw_rows(
+    rng: np.random.Generator, n_samples: int, weights: Array, means: Array, covariances: Array
+) -> tuple[Array, NDArray[np.intp]]:
+    target = rng.choice(len(weights), size=n_samples, p=weights)
+    data = rng.normal(size=(n_samples, means.shape[1]))
+    for component, factor in enumerate(np.linalg.cholesky(covariances)):
+        rows = target == component
+        data[rows] = data[rows] @ factor.T + means[component]
+    return data, target
+
+
+def random_geometric_graph(
+    n_agents: int, mean_degree: float, rng: int | np.random.Generator | None = None, *, n_tries: int = 1000
+) -> nx.Graph:
+    """A connected random geometric network with a given mean degree.
+
+    Agents are put at random into the unit square; the nearest pairs are linked, as many as the degree asks for.
+    Networks that are not connected are drawn again.
+
+    Parameters
+    ----------
+    n_agents : int
+    mean_degree : float
+        From `2 - 2 / n_agents`, a tree, to `n_agents - 1`; kept to within the rounding of the number of links.
+    rng : int, Generator or None
+    n_tries : int
+        Draws before giving up.
+
+    Returns
+    -------
+    networkx.Graph
+        With the nodes 0, 1, ..., and their places as the attribute `pos`.
+    """
+    n_links = round(n_agents * mean_degree / 2)
+    if not n_agents - 1 <= n_links <= n_agents * (n_agents - 1) // 2:
+        raise ValueError(
+            f"expected a mean degree from {2 - 2 / n_agents:.3g} to {n_agents - 1} for {n_agents} agents, "
+            f"got {mean_degree}"
+        )
+    rng = np.random.default_rng(rng)
+    for _ in range(n_tries):
+        places = rng.uniform(size=(n_agents, 2))
+        one, other = np.triu_indices(n_agents, 1)
+        nearest = np.argsort(squareform(pdist(places))[one, other])[:n_links]
+        graph = nx.Graph()
+        graph.add_nodes_from((number, {"pos": tuple(place)}) for number, place in enumerate(places.tolist()))
+        graph.add_edges_from(zip(one[nearest].tolist(), other[nearest].tolist(), strict=True))
+        if nx.is_connected(graph):
+            return graph
+    raise ValueError(
+        f"expected to draw a connected network, got none in {n_tries} tries with {n_agents} agents and mean degree "
+        f"{mean_degree}; try a larger mean degree"
+    )
+
+
+# Downloaded
+
+
+def fetch_htru2() -> Bunch:
+    """Pulsar candidates (Lyon et al. 2016), the paper's clustering data; downloaded once, or read from `VPEM_DATA`.
+
+    Returns
+    -------
+    Bunch
+        `data` (17898, 8): four moments of the pulse's profile and of its DM-SNR curve; `target` (17898,): 1 for the
+        1,639 pulsars; `feature_names`.
+    """
+    (content,) = _tables("HTRU_2", {"HTRU_2.csv": HTRU2_SHA256}, HTRU2_URL)
+    table = np.loadtxt(io.BytesIO(content), delimiter=",")
+    return Bunch(data=table[:, :8].copy(), target=table[:, 8].astype(int), feature_names=list(HTRU2_FEATURES))
+
+
+def fetch_beijing_air() -> Bunch:
+    """Hourly air of twelve stations in Beijing, March 2013 to February 2017, with gaps (Zhang et al. 2017).
+
+    Downloaded once, or read from the folder `beijing-air` in `VPEM_DATA`.
+
+    Returns
+    -------
+    Bunch
+        `data` (35064, 72): six pollutants of each station, NaN where missing; `partition`: station to its column
+        numbers; `feature_names`; `weather` (35064, 12, 5) and `weather_names`; `time` (35064,): the hours as
+        datetime64; `places`: station to longitude and latitude, to about a kilometre.
+    """
+    hashes = {f"{station}.csv.gz": sha256 for station, (sha256, _) in BEIJING_STATIONS.items()}
+    pollutants, weather, time = [], [], None
+    for content in _tables("beijing-air", hashes, BEIJING_URL):
+        rows = list(csv.DictReader(io.StringIO(content.decode())))
+        pollutants.append(_columns(rows, POLLUTANTS))
+        weather.append(_columns(rows, WEATHER))
+        if time is None:
+            stamps = ("{year}-{month:0>2}-{day:0>2}T{hour:0>2}".format(**row) for row in rows)
+            time = np.array(list(stamps), dtype="datetime64[h]")
+    n = len(POLLUTANTS)
+    return Bunch(
+        data=np.hstack(pollutants),
+        partition={station: list(range(n * s, n * (s + 1))) for s, station in enumerate(BEIJING_STATIONS)},
+        feature_names=[f"{pollutant} at {station}" for station in BEIJING_STATIONS for pollutant in POLLUTANTS],
+        weather=np.stack(weather, axis=1),
+        weather_names=list(WEATHER),
+        time=time,
+        places={station: place for station, (_, place) in BEIJING_STATIONS.items()},
+    )
+
+
+def _columns(rows: list[dict[str, Any]], names: tuple[str, ...]) -> Array:
+    return np.array([[np.nan if row[name] == "NA" else float(row[name]) for name in names] for row in rows])
+
+
+def _tables(folder: str, hashes: dict[str, str], url: str) -> Iterator[bytes]:
+    """Tables whose hashes are known, unpacked; from `VPEM_DATA`, from the cache, or from the web into the cache."""
+    given = os.environ.get("VPEM_DATA")
+    if given:
+        # A table on its own lies in the folder itself, several in a folder of their own.
+        home = Path(given) if len(hashes) == 1 else Path(given) / folder
+        missing = [name for name in hashes if not (home / name).is_file()]
+        if missing:
+            raise FileNotFoundError(
+                f"expected {', '.join(missing)} in {home}, the folder that VPEM_DATA names; put it there, or unset "
+                f"VPEM_DATA to download it from {url}"
+            )
+    else:
+        home = _cache() / folder
+        if not all((home / name).is_file() for name in hashes):
+            _download(url, home, hashes)
+    for name, expected in hashes.items():
+        content = _unpack((home / name).read_bytes(), name)
+        found = _sha256(content)
+        if found != expected:
+            raise ValueError(
+                f"expected {home / name} with SHA-256 {expected} (once unpacked), got {found}; the file is damaged "
+                "or another version: remove it and try again"
+            )
+        yield content
+
+
+def _unpack(content: bytes, name: str) -> bytes:
+    try:
+        return gzip.decompress(content) if name.endswith(".gz") else content
+    except (OSError, EOFError) as error:
+        raise ValueError(f"expected {name} to be a gzip file, got one that cannot be read ({error})") from None
+
+
+def _sha256(content: bytes) -> str:
+    """Hash of a table, whatever its line ends."""
+    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def _cache() -> Path:
+    return Path(_pooch().os_cache("vpem"))
+
+
+def _pooch() -> Any:
+    try:
+        import pooch
+    except ImportError:
+        raise ImportError(
+            "downloading needs pooch: pip install vpem[datasets]; or set VPEM_DATA to a folder with the data"
+        ) from None
+    return pooch
+
+
+def _download(url: str, home: Path, hashes: dict[str, str]) -> None:
+    """Fetch an archive, with a progress bar, and keep the tables whose hashes are right; all of them, or nothing."""
+    pooch = _pooch()
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        archive = Path(pooch.retrieve(url, known_hash=None, path=home, fname="archive.zip", progressbar=_has_tqdm()))
+    except Exception as error:  # whatever the network library calls it
+        raise OSError(
+            f"could not download {url} ({error}); try again, or download and unpack it by hand and set VPEM_DATA "
+            "to the folder"
+        ) from error
+    try:
+        found = {}
+        members = dict(_members(archive.read_bytes()))
+        for name, expected in hashes.items():
+            content = members.get(expected)
+            if content is None:
+                raise ValueError(
+                    f"expected a table with SHA-256 {expected} ({name}) in {url}, got {len(members)} others; the "
+                    "data have changed or the download is damaged: try again, or report it"
+                )
+            found[name] = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+        for name, content in found.items():
+            unfinished = home / f".{os.getpid()}-{name}"
+            unfinished.write_bytes(content)
+            unfinished.replace(home / name)
+    finally:
+        archive.unlink(missing_ok=True)
+
+
+def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    """Hash and content of every table in an archive and in the archives within it."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            for name in opened.namelist():
+                if name.endswith(".zip"):
+                    yield from _members(opened.read(name))
+                elif name.endswith(".csv"):
+                    content = opened.read(name).replace(b"\r\n", b"\n")
+                    yield _sha256(content), content
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"expected a zip archive, got a file that cannot be read ({error}); try again") from None
+
+
+def _has_tqdm() -> bool:
+    try:
+        import tqdm  # noqa: F401 (pooch shows progress with it)
+    except ImportError:
+        warnings.warn("no progress is shown without tqdm: pip install vpem[datasets]", stacklevel=2)
+        return False
+    return True
