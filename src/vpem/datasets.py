@@ -240,12 +240,13 @@ def fetch_beijing_air() -> Bunch:
     hashes = {f"{station}.csv.gz": sha256 for station, (sha256, _) in BEIJING_STATIONS.items()}
     pollutants, weather, time = [], [], None
     for content in _tables("beijing-air", hashes, BEIJING_URL):
-        rows = list(csv.DictReader(io.StringIO(content.decode())))
-        pollutants.append(_columns(rows, POLLUTANTS))
-        weather.append(_columns(rows, WEATHER))
+        header, *rows = csv.reader(io.StringIO(content.decode()))
+        table = dict(zip(header, zip(*rows, strict=True), strict=True))
+        pollutants.append(_numbers(table, POLLUTANTS))
+        weather.append(_numbers(table, WEATHER))
         if time is None:
-            stamps = ("{year}-{month:0>2}-{day:0>2}T{hour:0>2}".format(**row) for row in rows)
-            time = np.array(list(stamps), dtype="datetime64[h]")
+            stamps = zip(*(table[name] for name in ("year", "month", "day", "hour")), strict=True)
+            time = np.array([f"{y}-{m:0>2}-{d:0>2}T{h:0>2}" for y, m, d, h in stamps], dtype="datetime64[h]")
     n = len(POLLUTANTS)
     return Bunch(
         data=np.hstack(pollutants),
@@ -258,8 +259,9 @@ def fetch_beijing_air() -> Bunch:
     )
 
 
-def _columns(rows: list[dict[str, Any]], names: tuple[str, ...]) -> Array:
-    return np.array([[np.nan if row[name] == "NA" else float(row[name]) for name in names] for row in rows])
+def _numbers(table: dict[str, tuple[str, ...]], names: tuple[str, ...]) -> Array:
+    columns = [["nan" if value == "NA" else value for value in table[name]] for name in names]
+    return np.array(columns, dtype=np.float64).T
 
 
 def _tables(folder: str, hashes: dict[str, str], url: str) -> Iterator[bytes]:

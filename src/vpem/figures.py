@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -18,6 +20,8 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#009e73", "linestyle": "-.", "linewidth": 1.8},
     {"color": "#cc79a7", "linestyle": ":", "linewidth": 2.2},
 )
+COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#0072b2", "#999999")
+"""Of areas and signs, by the same authors."""
 
 
 def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = "") -> Figure:
@@ -41,13 +45,66 @@ def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = 
     return figure
 
 
+def draw_network(
+    axes: Any,
+    graph: nx.Graph,
+    *,
+    hubs: Sequence[tuple[Hashable, Sequence[Hashable]]] = (),
+    names: bool = False,
+    size: float = 60.0,
+) -> None:
+    """Draw agents and links; hubs in colours, their roots as squares.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+    graph : networkx.Graph
+        Places are taken from the attribute `pos`, if the nodes have it.
+    hubs : sequence of (root, members)
+        As in `VerticalGaussianMixture.hubs_`.
+    names : bool
+        Write the agents' names into their signs.
+    size : float
+        Of the signs, in points squared.
+    """
+    places = nx.get_node_attributes(graph, "pos")
+    if len(places) < len(graph):
+        places = nx.kamada_kawai_layout(graph)
+    for one, other in graph.edges:
+        horizontal, vertical = zip(places[one], places[other], strict=True)
+        axes.plot(horizontal, vertical, color="#999999", linewidth=0.5, zorder=1)
+    colour_of = {
+        member: COLOURS[number % len(COLOURS)] for number, (_, members) in enumerate(hubs) for member in members
+    }
+    roots = {root for root, members in hubs if len(members) > 1}
+    for agent in graph:
+        axes.scatter(
+            *places[agent],
+            s=size * (1.4 if agent in roots else 1.0),
+            marker="s" if agent in roots else "o",
+            color=colour_of.get(agent, "#56b4e9"),
+            edgecolors="#000000",
+            linewidths=0.6,
+            zorder=2,
+        )
+        if names:
+            axes.annotate(str(agent), places[agent], ha="center", va="center", fontsize=8, zorder=3)
+    axes.set_aspect("equal")
+    axes.margins(0.08)
+    axes.axis("off")
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure to a file, whole or not at all; the ending of its name chooses the format."""
+    """Write a figure to a file, whole or not at all; the ending of its name chooses the format.
+
+    The same figure gives the same SVG, to the byte.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
-        figure.savefig(unfinished, dpi=150)
+        with rc_context({"svg.hashsalt": "vpem", "svg.fonttype": "none"}):
+            figure.savefig(unfinished, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -470,3 +470,15 @@ def test_what_agents_cannot_do(X):
         model.fit(X)
     with pytest.raises(CollapsedComponentError, match="party 'shop'"):
         fitted(np.where(np.arange(5) == PARTIES["shop"][0], 1.0, X), engine="agents", reg_covar=0.0)
+
+
+def test_parties_and_links_by_name():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    parties = {"a": [2], "b": [0, 3], "c": [1]}
+    star = VerticalGaussianMixture(partition=parties).fit(X)
+    assert star.partition_ == parties
+    assert sorted(map(sorted, star.graph_.edges)) == [["a", "server"], ["b", "server"], ["c", "server"]]
+    links = nx.Graph([("a", "c"), ("c", "b")])
+    path = VerticalGaussianMixture(partition=parties, graph=links).fit(X)
+    assert list(path.graph_) == ["a", "b", "c"]
+    assert nx.utils.graphs_equal(nx.Graph(path.graph_.edges), links)

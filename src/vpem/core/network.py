@@ -64,6 +64,16 @@ class Network:
         same = same and (self.graph is None) == (other.graph is None)
         return same and all(map(np.array_equal, self.block_columns, other.block_columns))
 
+    def named_columns(self) -> dict[Hashable, list[int]]:
+        """Each party's column numbers, by its name."""
+        return {party: columns.tolist() for party, columns in zip(self.parties, self.columns, strict=True)}
+
+    def named_graph(self) -> nx.Graph:
+        """Links by name; in a star, each party's with the server."""
+        if self.graph is None:
+            return nx.Graph((party, SERVER) for party in self.parties)
+        return nx.relabel_nodes(self.graph, dict(enumerate(self.parties)))
+
     def named_hubs(self) -> list[NamedHub]:
         """The hubs by the parties' names."""
         return [

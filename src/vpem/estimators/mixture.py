@@ -107,6 +107,10 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
     means_ : array of shape (n_components, n_features)
     covariances_ : list of arrays
         One for each block, in scikit-learn's shape for the covariance type; see also `covariance_matrix`.
+    partition_ : dict
+        Party to its column numbers.
+    graph_ : networkx.Graph
+        Links between the parties, by name; in a star, between them and the server.
     hubs_ : list of NamedHub
         Root, members and column numbers of each hub; without hops, each party is its own.
     lower_bound_ : float
@@ -445,6 +449,8 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         shown: Any = {"components": 0, "columns": np.s_[:, 0], None: np.s_[:]}[shared_by]
         self.covariances_ = [block.covariances[shown] for block in mixture.blocks]
         self.hubs_ = network.named_hubs()
+        self.partition_ = network.named_columns()
+        self.graph_ = network.named_graph()
         self.lower_bounds_ = [float(bounds.mean()) for bounds in result.lower_bounds]
         self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
         self.n_iter_ = result.n_iter
