@@ -7,6 +7,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import adjusted_rand_score
 
 from experiments.common import PAPER_ROUNDS, Experiment, main, markdown, tidy
@@ -20,6 +21,7 @@ QUICK = {"n_components": 3, "every": 20, "max_iter": 20}
 # Where the names of stations that are close together are written.
 LABELS = {
     "Guanyuan": ((-5, 4), "right"),
+    "Gucheng": ((-6, -3), "right"),
     "Dongsi": ((4, -9), "left"),
     "Tiantan": ((6, -5), "left"),
     "Wanshouxigong": ((-5, -8), "right"),
@@ -177,6 +179,7 @@ def run(experiment: Experiment) -> None:
         cover.annotate(f" {count:,}", (count, place_number), va="center", fontsize=8)
     tidy(cover, xlabel="hours", title="hours with ...")
     cover.margins(x=0.18)
+    cover.xaxis.set_major_locator(MaxNLocator(4))
     experiment.figure("air", figure)
 
     hours = found["hours"]

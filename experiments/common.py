@@ -108,10 +108,10 @@ class Experiment:
         unfinished.replace(self.folder / f"{name}.csv")
         return rows
 
-    def figure(self, name: str, figure: Figure) -> None:
+    def figure(self, name: str, figure: Figure, dpi: int = 130) -> None:
         """Write a figure as SVG and as PNG."""
         for ending in ("svg", "png"):
-            save_figure(figure, self.folder / f"{name}.{ending}")
+            save_figure(figure, self.folder / f"{name}.{ending}", dpi=dpi)
 
     def page(self, text: str) -> None:
         """Write the page of what was found."""

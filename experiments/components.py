@@ -8,6 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from sklearn.mixture import GaussianMixture
 
 from experiments.common import METHODS, PAPER_ROUNDS, Experiment, main, markdown, queue_stand_in, style, tidy
@@ -71,6 +72,7 @@ def run(experiment: Experiment) -> None:
         for number, method in enumerate(METHODS):
             panel.plot(sizes, [found[k][method][part] for k in sizes], label=method, **style(number))
         tidy(panel, xlabel="components", title=title)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("log-likelihood per row")
     axes[0].legend(frameon=False)
     experiment.figure("components", figure)

@@ -146,23 +146,23 @@ def run(experiment: Experiment) -> None:
         **{**style(2), "markersize": 4},
     )
     tidy(middle, xlabel="hops", title="blocks")
-    middle.legend(frameon=False, loc="center right")
+    middle.legend(frameon=False, loc="upper center")
     right.plot(
         hops,
         [100 * fits[h]["columns_shared"] / p["n_agents"] for h in hops],
         marker="o",
-        label="columns that leave their agent, %",
+        label="columns that leave, %",
         **{**style(0), "markersize": 4},
     )
     right.plot(
         hops,
         [100 * fits[h]["root_work"] / fits[max(hops)]["root_work"] for h in hops],
         marker="s",
-        label="work of the busiest root, % of one block's",
+        label="busiest root's work, %",
         **{**style(2), "markersize": 4},
     )
     tidy(right, xlabel="hops", title="what it costs")
-    right.legend(frameon=False, fontsize=7.5, loc="center right")
+    right.legend(frameon=False, fontsize=8, loc=(0.22, 0.55))
     for axes in (left, middle, right):
         axes.set_xticks(hops)
     experiment.figure("hops", figure)

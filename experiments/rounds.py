@@ -147,7 +147,7 @@ def run(experiment: Experiment) -> None:
         tidy(axes, xlabel="rounds", title=f"{name}, diameter {one['diameter']}")
         axes.set_xlim(0, min(max(p["rounds"]), 1.3 * np.log(1e-14) / np.log(one["rate"])))
         axes.set_ylim(1e-16, 100)
-        axes.legend(frameon=False, fontsize=7.5, loc="lower left")
+        axes.legend(frameon=False, fontsize=7, loc="lower left")
     figure.axes[0].set_ylabel("mismatch")
     experiment.figure("rounds", figure)
 

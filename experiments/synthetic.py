@@ -92,7 +92,7 @@ def run(experiment: Experiment) -> None:
             for x, y in [graph.nodes[one]["pos"]]
         ]
     experiment.table("networks", links)
-    experiment.figure("networks", networks)
+    experiment.figure("networks", networks, dpi=90)
 
     averages = {
         "five dense networks, averaged": {

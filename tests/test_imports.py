@@ -22,7 +22,9 @@ MAY_IMPORT = {
     "figures": set(),
     "datasets": set(),
     "tables": set(),
-    "study": {"core"},
+    "reading": set(),
+    "models": {"", "core", "estimators", "simulation"},
+    "study": {"core", "reading"},
     "demo": {"", "datasets", "figures", "metrics"},
 }
 MAY_IMPORT_EVERYTHING = {"", "cli"}

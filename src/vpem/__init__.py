@@ -9,6 +9,9 @@ from vpem.simulation.em import Certificate
 
 __version__ = "0.1.0"
 
+# After the version, which they write down.
+from vpem.models import ModelFileError, load, save
+
 __all__ = [
     "VerticalGaussianMixture",
     "VerticalKMeans",
@@ -19,4 +22,7 @@ __all__ = [
     "Certificate",
     "Repair",
     "CollapsedComponentError",
+    "save",
+    "load",
+    "ModelFileError",
 ]

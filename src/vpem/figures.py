@@ -9,6 +9,7 @@ from typing import Any
 
 import networkx as nx
 from matplotlib import rc_context
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -45,6 +46,31 @@ def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = 
     return figure
 
 
+def plot_selection(found: Sequence[Mapping[str, float]]) -> Figure:
+    """BIC and AIC against the number of components, the smallest of each marked.
+
+    Parameters
+    ----------
+    found : sequence of mappings
+        With the keys `components`, `bic` and `aic`.
+    """
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    sizes = [one["components"] for one in found]
+    for number, name in enumerate(("bic", "aic")):
+        values = [one[name] for one in found]
+        look = STYLES[2 * number]
+        axes.plot(sizes, values, label=name.upper(), **look)
+        best = min(range(len(values)), key=values.__getitem__)
+        axes.scatter(sizes[best], values[best], color=look["color"], s=60, zorder=3)
+    axes.set(xlabel="components", ylabel="criterion: the smaller, the better")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
+
+
 def draw_network(
     axes: Any,
     graph: nx.Graph,
@@ -70,9 +96,8 @@ def draw_network(
     places = nx.get_node_attributes(graph, "pos")
     if len(places) < len(graph):
         places = nx.kamada_kawai_layout(graph)
-    for one, other in graph.edges:
-        horizontal, vertical = zip(places[one], places[other], strict=True)
-        axes.plot(horizontal, vertical, color="#999999", linewidth=0.5, zorder=1)
+    links = [(places[one], places[other]) for one, other in graph.edges]
+    axes.add_collection(LineCollection(links, colors="#999999", linewidths=0.5, zorder=1))
     colour_of = {
         member: COLOURS[number % len(COLOURS)] for number, (_, members) in enumerate(hubs) for member in members
     }
@@ -94,7 +119,7 @@ def draw_network(
     axes.axis("off")
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
     """Write a figure to a file, whole or not at all; the ending of its name chooses the format.
 
     The same figure gives the same SVG, to the byte.
@@ -104,7 +129,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
         with rc_context({"svg.hashsalt": "vpem", "svg.fonttype": "none"}):
-            figure.savefig(unfinished, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+            figure.savefig(unfinished, dpi=dpi, metadata={"Date": None} if path.suffix == ".svg" else None)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Tables that are larger than memory (`pip install vpem[arrow]`)."""
+"""Tables that are larger than memory."""
 
 from __future__ import annotations
 

@@ -97,6 +97,9 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         `warm_start` or `partial_fit`.
     verbose : int, default=0
         1 tells of each start, 2 of each iteration.
+    callback : callable or None, default=None
+        Called after every iteration with the number of the start, of the iteration, and the log-likelihood per row;
+        if it returns something true, the fit ends there, with the best model so far. For engine="simulation".
 
     Attributes
     ----------
@@ -169,6 +172,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         warm_start: bool = False,
         engine: str = "simulation",
         verbose: int = 0,
+        callback: Any = None,
     ):
         self.n_components = n_components
         self.partition = partition
@@ -190,6 +194,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         self.warm_start = warm_start
         self.engine = engine
         self.verbose = verbose
+        self.callback = callback
 
     def fit(self, X: ArrayLike, y: object = None) -> VerticalGaussianMixture:  # noqa: ARG002 (scikit-learn's signature)
         """Fit the mixture.
@@ -234,7 +239,9 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         settings = self._settings()
         n_init = checks.check_count("n_init", self.n_init, 1)
         batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
-        progress = Progress(checks.check_count("verbose", self.verbose, 0))
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"expected callback to be None or callable, got {self.callback!r}")
+        progress = Progress(checks.check_count("verbose", self.verbose, 0), self.callback)
         goes_on = bool(self.warm_start) and hasattr(self, "_mixture")
         table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
@@ -284,10 +291,13 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             traffic += result.traffic
             if best is None or result.agreed_lower_bound > best[0].agreed_lower_bound:
                 best = result, start
+            if progress.stopped:
+                break
         if best is None:
             raise failure or AssertionError("n_init is at least 1")
         result, start = best
-        return self._end_fit(problem, settings, seed, result, traffic, (*start.repairs, *result.repairs))
+        repairs = (*start.repairs, *result.repairs)
+        return self._end_fit(problem, settings, seed, result, traffic, repairs, stopped=progress.stopped)
 
     def _end_fit(
         self,
@@ -297,6 +307,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         result: MixtureFit,
         traffic: Traffic,
         repairs: Sequence[Repair],
+        stopped: bool = False,
     ) -> VerticalGaussianMixture:
         """Set the fitted attributes, certificate included; warn if the fit did not converge."""
         self._keep(problem.network, settings, seed, result, traffic)
@@ -304,7 +315,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         self.certificate_ = certify(problem, result.mixture, settings)
         self.disagreement_ = self.certificate_.disagreement
         self._stream: Stream | None = None
-        if not result.converged and settings.max_iter > 0:
+        if not result.converged and settings.max_iter > 0 and not stopped:
             warnings.warn(
                 f"the best start did not converge in {settings.max_iter} iterations; "
                 "try a larger max_iter or tol, or another init_params",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+Callback = Callable[[int, int, float], object]
 
 
 class Progress:
-    """Tells of starts (verbose=1) and of their iterations (verbose=2)."""
+    """Tells of starts (verbose=1) and of their iterations (verbose=2), and asks whether to go on."""
 
-    def __init__(self, verbose: int):
-        self.verbose = int(verbose)
+    def __init__(self, verbose: int, callback: Callback | None = None):
+        self.verbose, self.callback = int(verbose), callback
+        self.stopped = False
         self.restart = 0
         self.last: float | None = None
 
@@ -33,8 +36,8 @@ class Progress:
         """Begin a run from a new start."""
         self.restart, self.last = restart + 1, None
 
-    def iteration(self, number: int, lower_bound: float) -> None:
-        """Note an iteration's log-likelihood per row."""
+    def iteration(self, number: int, lower_bound: float) -> bool:
+        """Note an iteration's log-likelihood per row; whether the fit is to end here."""
         if self.verbose > 1:
             change = "" if self.last is None else f", change {lower_bound - self.last:+.6f}"
             print(
@@ -42,6 +45,9 @@ class Progress:
                 flush=True,
             )
         self.last = lower_bound
+        if self.callback is not None and self.callback(self.restart, number, lower_bound):
+            self.stopped = True
+        return self.stopped
 
     def end(self, converged: bool, n_iter: int, n_repairs: int) -> None:
         """Close a run."""

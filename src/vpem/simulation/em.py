@@ -23,7 +23,7 @@ from vpem.simulation.repair import Infirmary
 from vpem.simulation.sweep import sweep
 
 Array = NDArray[np.float64]
-Monitor = Callable[[int, float], None]
+Monitor = Callable[[int, float], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def em(
     before : array of shape (n_views,), optional
         Last lower bounds of the run that this one goes on with.
     monitor : callable, optional
-        Called after each iteration with its number and the lower bound (mean over roots).
+        Called after each iteration with its number and the lower bound (mean over roots); True ends the run there.
     """
     n_samples, summation = len(problem.X), problem.summation
     adder = adder_for(problem, start)
@@ -157,8 +157,8 @@ def em(
                 iteration, mixture, result.counts, adder.view_of_hub, collapsed, result.worst[1]
             )
         converged = sound and bool(has_converged(history, settings.tol).all())
-        if monitor is not None:
-            monitor(iteration, float(history[-1].mean()))
+        if monitor is not None and monitor(iteration, float(history[-1].mean())):
+            break
     lower_bounds = tuple(history[n_before:])
     traffic = one_sum * (len(lower_bounds) + 1) + infirmary.traffic
     return MixtureFit(mixture, lower_bounds, converged, infirmary.all_repairs(), traffic)

@@ -89,8 +89,8 @@ def incremental_em(
             )
         fresh = not sound
         converged = sound and bool(has_converged(history, settings.tol).all())
-        if monitor is not None:
-            monitor(iteration, float(history[-1].mean()))
+        if monitor is not None and monitor(iteration, float(history[-1].mean())):
+            break
     lower_bounds = tuple(history[n_before:])
     traffic = one_pass * (len(lower_bounds) + 1) + infirmary.traffic
     return MixtureFit(mixture, lower_bounds, converged, infirmary.all_repairs(), traffic)

@@ -1,0 +1,12 @@
+"""The program `vpem`: arguments to calls of the library, nothing else."""
+
+from vpem.cli import fitting, showing
+from vpem.cli.app import app
+
+
+def main() -> None:
+    """Run the program."""
+    app()
+
+
+__all__ = ["main", "fitting", "showing"]

@@ -1,0 +1,83 @@
+"""The program, its options, and what happens to errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import vpem
+from vpem.core.settings import STARTS
+
+app = typer.Typer(
+    name="vpem",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Parties that hold different columns of the same rows fit one Gaussian mixture together.\n\n"
+    "Try `vpem demo`, then `vpem fit --help`.",
+)
+out, err = Console(), Console(stderr=True)
+state = {"debug": False}
+
+INTERRUPTED = 130
+
+
+def plainly(command: Callable[..., None]) -> Callable[..., None]:
+    """What went wrong in a sentence, without a traceback unless --debug asks for it; exit code 1."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            err.print("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            if state["debug"]:
+                raise
+            err.print(f"[bold red]error:[/bold red] {plain(str(error) or type(error).__name__)}", highlight=False)
+            raise typer.Exit(1) from None
+
+    return run
+
+
+def plain(text: str) -> str:
+    """Text in which brackets are no markup."""
+    return text.replace("[", r"\[")
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version, and end.")] = False,
+) -> None:
+    """Options of all commands."""
+    state["debug"] = debug
+    if version:
+        typer.echo(f"vpem {vpem.__version__}")
+        raise typer.Exit()
+
+
+# Arguments that several commands have
+
+Tables = Annotated[list[Path], typer.Argument(help="CSV or Parquet; several tables, one per party, with --id.")]
+Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, by which tables are joined.")]
+Parties = Annotated[Path | None, typer.Option(help="TOML file: a table [parties], each with a list of its columns.")]
+Ignore = Annotated[list[str], typer.Option(help="Column to leave out; may be given several times.")]
+Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
+Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
+Rounds = Annotated[int, typer.Option(help="Rounds of consensus for each sum (not on a star).")]
+Covariance = Annotated[str, typer.Option(help="full, tied, diag or spherical, within each block.")]
+Seed = Annotated[int, typer.Option(help="Shared by all parties: the same seed, the same model.")]
+Starts = Annotated[int, typer.Option("--starts", help="Number of starts, of which the best is kept.")]
+Tol = Annotated[float, typer.Option(help="Change of the log-likelihood per row below which a fit ends.")]
+MaxIter = Annotated[int, typer.Option(help="Iterations at most.")]
+RegCovar = Annotated[float, typer.Option(help="Added to every variance.")]
+Init = Annotated[str, typer.Option(help=f"How to start: {', '.join(STARTS)}.")]
+BatchSize = Annotated[int | None, typer.Option(help="Rows in a batch (incremental EM); all, if not given.")]

@@ -1,0 +1,276 @@
+"""Commands that work on tables."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+from sklearn.exceptions import ConvergenceWarning
+
+import vpem
+from vpem import Consensus, VerticalGaussianMixture
+from vpem.cli.app import (
+    INTERRUPTED,
+    BatchSize,
+    Covariance,
+    Graph,
+    Hops,
+    Id,
+    Ignore,
+    Init,
+    MaxIter,
+    Parties,
+    RegCovar,
+    Rounds,
+    Seed,
+    Starts,
+    Tables,
+    Tol,
+    app,
+    err,
+    out,
+    plain,
+    plainly,
+)
+from vpem.cli.progress import FitBar
+from vpem.cli.summary import describe
+from vpem.reading import Rows, TableError, check_known, column_names, read, read_joined, write
+from vpem.study import read_graph, read_parties
+
+
+def gather(tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str]) -> tuple[Rows, Any]:
+    """Rows of one table or of several, and which columns are whose."""
+    if len(tables) > 1:
+        if id_column is None:
+            raise TableError("expected --id with several tables, got none; which column names the rows?")
+        if parties is not None:
+            raise TableError("expected no --parties with several tables: each file is a party of its own")
+        rows = read_joined(tables, id_column)
+    else:
+        columns = None
+        if parties is not None:
+            columns = [name for own in read_parties(parties).values() for name in own]
+        elif ignore:
+            columns = _all_but(tables[0], id_column, ignore)
+        rows = read(tables[0], id_column=id_column, columns=columns)
+    partition: Any = rows.parties
+    if parties is not None:
+        partition = read_parties(parties)
+    if partition is None:
+        partition = {name: [name] for name in rows.names}
+    if len(tables) > 1 and ignore:
+        for name in ignore:
+            check_known(name, rows.names, "--ignore: column")
+        kept = [number for number, name in enumerate(rows.names) if name not in ignore]
+        names = [rows.names[number] for number in kept]
+        partition = {party: [name for name in own if name in names] for party, own in partition.items()}
+        rows = Rows(names, rows.values[:, kept], rows.ids)
+    numbers = {name: number for number, name in enumerate(rows.names)}
+    return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
+
+
+def _all_but(path: Path, id_column: str | None, ignore: list[str]) -> list[str]:
+    known = column_names(path)
+    for name in ignore:
+        check_known(name, known, f"{path}: column")
+    return [name for name in known if name not in (*ignore, id_column)]
+
+
+def fit_model(model: VerticalGaussianMixture, rows: Rows) -> bool:
+    """Fit with a bar; whether Ctrl-C ended it early."""
+    present = ~np.isnan(rows.values).all(axis=1)
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always", ConvergenceWarning)
+        with FitBar(err, model.max_iter, model.n_init) as bar:
+            model.set_params(callback=bar).fit(rows.values[present])
+            model.set_params(callback=None)
+    model.feature_names_in_ = np.array(rows.names, dtype=object)
+    for warning in noted:
+        if issubclass(warning.category, ConvergenceWarning):
+            err.print(f"[yellow]note:[/yellow] {plain(str(warning.message))}")
+    return bar.interrupted
+
+
+@app.command()
+@plainly
+def fit(
+    tables: Tables,
+    components: Annotated[int, typer.Option("--components", "-k", help="Number of components.")],
+    parties: Parties = None,
+    id_column: Id = None,
+    ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
+    graph: Graph = "star",
+    hops: Hops = 0,
+    rounds: Rounds = 100,
+    covariance: Covariance = "full",
+    batch_size: BatchSize = None,
+    init: Init = "kmeans",
+    starts: Starts = 1,
+    tol: Tol = 1e-3,
+    max_iter: MaxIter = 500,
+    reg_covar: RegCovar = 1e-6,
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
+    report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
+) -> None:
+    """Fit a mixture to one table, or to several parties' tables joined by an id.
+
+    Examples
+    --------
+    - `vpem fit people.csv --parties parties.toml -k 3 --out model.vpem --report report.html`
+    - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --rounds 50`
+    - `vpem fit sensors.parquet -k 2 --graph links.txt --hops 1` (every column is a party)
+
+    Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
+    """
+    rows, partition = gather(tables, id_column, parties, ignore)
+    model = VerticalGaussianMixture(
+        components,
+        partition=partition,
+        graph=read_graph(graph, list(partition)),
+        hops=hops,
+        summation=None if graph == "star" else Consensus(rounds),
+        covariance_type=covariance,
+        batch_size=batch_size,
+        init_params=init,
+        n_init=starts,
+        tol=tol,
+        max_iter=max_iter,
+        reg_covar=reg_covar,
+        random_state=seed,
+    )
+    interrupted = fit_model(model, rows)
+    vpem.save(model, output)
+    describe(model)
+    out.print(f"model: {output}", highlight=False)
+    if report is not None:
+        from vpem.report import write_report
+
+        write_report(model, rows.values, report, title=f"{', '.join(path.name for path in tables)}, K={components}")
+        out.print(f"report: {report}", highlight=False)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+@plainly
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
+    tables: Tables,
+    id_column: Id = None,
+    output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("scores.csv"),
+) -> None:
+    """Give every row its component, how sure that is, and its log-density.
+
+    Example: `vpem predict model.vpem people.csv --id person -o scores.csv`
+    """
+    fitted = vpem.load(model)
+    if len(tables) > 1:
+        if id_column is None:
+            raise TableError("expected --id with several tables, got none; which column names the rows?")
+        rows = read_joined(tables, id_column)
+    else:
+        rows = read(tables[0], id_column=id_column, columns=_needed(fitted, tables[0]))
+    names = [str(name) for name in getattr(fitted, "feature_names_in_", rows.names)]
+    for name in names:
+        check_known(name, rows.names, "the model's column")
+    values = rows.values[:, [rows.names.index(name) for name in names]]
+    values = np.asarray(values)
+    del fitted.feature_names_in_
+    sure = fitted.predict_proba(values)
+    columns: dict[str, Any] = {} if rows.ids is None else {str(id_column): rows.ids}
+    columns |= {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
+    columns |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
+    write(output, columns)
+    out.print(f"{len(values):,} rows: {output}", highlight=False)
+
+
+def _needed(fitted: VerticalGaussianMixture, path: Path) -> list[str] | None:
+    if not hasattr(fitted, "feature_names_in_"):
+        return None
+    names = [str(name) for name in fitted.feature_names_in_]
+    known = column_names(path)
+    for name in names:
+        check_known(name, known, f"{path}: the model's column")
+    return names
+
+
+@app.command()
+@plainly
+def select(
+    tables: Tables,
+    components: Annotated[str, typer.Option("--components", "-k", help="From and to, as 1..10.")] = "1..10",
+    parties: Parties = None,
+    id_column: Id = None,
+    ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
+    covariance: Covariance = "full",
+    starts: Starts = 3,
+    tol: Tol = 1e-3,
+    max_iter: MaxIter = 500,
+    reg_covar: RegCovar = 1e-6,
+    seed: Seed = 0,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or Parquet with all numbers.")] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Picture, .png or .svg.")] = None,
+) -> None:
+    """Compare numbers of components by BIC and AIC; the smaller, the better.
+
+    Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
+    """
+    sizes = _range(components)
+    rows, partition = gather(tables, id_column, parties, ignore)
+    present = rows.values[~np.isnan(rows.values).all(axis=1)]
+    found = []
+    for size in sizes:
+        model = VerticalGaussianMixture(
+            size,
+            partition=partition,
+            covariance_type=covariance,
+            n_init=starts,
+            tol=tol,
+            max_iter=max_iter,
+            reg_covar=reg_covar,
+            random_state=seed,
+        )
+        if fit_model(model, rows):
+            err.print(f"ended at {size} components; what follows is of smaller ones")
+            break
+        del model.feature_names_in_
+        found.append(
+            {
+                "components": size,
+                "bic": model.bic(present),
+                "aic": model.aic(present),
+                "log_likelihood": model.score(present),
+            }
+        )
+    if not found:
+        raise typer.Exit(INTERRUPTED)
+    best = {name: min(found, key=lambda one: one[name])["components"] for name in ("bic", "aic")}
+    table = Table("components", "BIC", "AIC", "log-lik./row", box=None)
+    for one in found:
+        marks = [f"{one[name]:,.1f}" + (" *" if best[name] == one["components"] else "  ") for name in ("bic", "aic")]
+        table.add_row(str(one["components"]), *marks, f"{one['log_likelihood']:.4f}")
+    out.print(table, highlight=False)
+    out.print(f"best by BIC: {best['bic']} components; by AIC: {best['aic']}", highlight=False)
+    if output is not None:
+        write(output, {name: [one[name] for one in found] for name in found[0]})
+    if picture is not None:
+        from vpem.figures import plot_selection, save_figure
+
+        save_figure(plot_selection(found), picture)
+        out.print(f"picture: {picture}", highlight=False)
+
+
+def _range(text: str) -> list[int]:
+    first, _, last = text.partition("..")
+    try:
+        sizes = list(range(int(first), int(last or first) + 1))
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1:
+        raise TableError(f"expected --components as 1..10 or as one number, got {text!r}")
+    return sizes

@@ -1,0 +1,81 @@
+"""A bar while a fit runs, and what Ctrl-C does."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+
+class FitBar:
+    """Shows iterations with the log-likelihood and how long the rest takes at most; the first Ctrl-C ends the fit.
+
+    A fit that is ended keeps the best model so far. The second Ctrl-C ends the program.
+    """
+
+    def __init__(self, console: Console, max_iter: int, n_starts: int):
+        self.max_iter, self.n_starts = max_iter, n_starts
+        self.interrupted = False
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("log-likelihood {task.fields[bound]}"),
+            TextColumn("[dim]{task.fields[left]}[/dim]"),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._last = 0.0
+        self._seconds = 0.0
+        self._before: Any = None
+
+    def __enter__(self) -> FitBar:
+        self._bar.start()
+        self._task = self._bar.add_task("starting", total=self.max_iter, bound="...", left="")
+        self._last = time.monotonic()
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        if not self._console.is_terminal:  # no bar there
+            self._console.print("fitting; Ctrl-C ends it with the best model so far")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+        self._bar.stop()
+
+    def __call__(self, start: int, iteration: int, lower_bound: float) -> bool:
+        """Note an iteration; True ends the fit."""
+        now = time.monotonic()
+        # A moving average: later iterations tell more of the ones to come.
+        seconds = now - self._last
+        self._seconds = seconds if iteration == 1 else 0.7 * self._seconds + 0.3 * seconds
+        self._last = now
+        remaining = self.max_iter - iteration + (self.n_starts - start) * self.max_iter
+        assert self._task is not None, "entered"
+        self._bar.update(
+            self._task,
+            completed=iteration,
+            description=f"start {start} of {self.n_starts}" if self.n_starts > 1 else "iteration",
+            bound=f"{lower_bound:.5f}",
+            left=f"at most {_duration(remaining * self._seconds)} more",
+        )
+        return self.interrupted
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 (signal's signature)
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        self._console.print("ending after this iteration with the best model so far; Ctrl-C again to give up")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

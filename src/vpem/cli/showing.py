@@ -1,0 +1,171 @@
+"""Commands that show models, networks and examples."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import networkx as nx
+import numpy as np
+import typer
+from rich.table import Table
+
+import vpem
+from vpem.cli.app import Parties, Seed, app, out, plain, plainly
+from vpem.cli.summary import describe
+from vpem.core.graph import contraction, diameter, metropolis_weights
+from vpem.datasets import random_geometric_graph
+from vpem.reading import TableError, check_known, write
+from vpem.study import read_parties
+
+
+@app.command()
+@plainly
+def demo(picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("demo.png")) -> None:
+    """Three parties fit one mixture of tumours: a table of what it costs and how good it is, and a picture."""
+    from vpem.demo import run
+
+    run(str(picture))
+
+
+@app.command()
+@plainly
+def sample(
+    model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
+    number: Annotated[int, typer.Option("-n", help="How many rows.")] = 1000,
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("sample.csv"),
+) -> None:
+    """Draw rows from a model: made up, but with its means and covariances.
+
+    Example: `vpem sample model.vpem -n 1000 -o sample.csv`
+    """
+    fitted = vpem.load(model).set_params(random_state=seed)
+    values, labels = fitted.sample(number)
+    names = getattr(fitted, "feature_names_in_", [f"column_{place}" for place in range(values.shape[1])])
+    write(output, {**{str(name): values[:, place] for place, name in enumerate(names)}, "component": labels})
+    out.print(f"{number:,} rows: {output}", highlight=False)
+
+
+@app.command()
+@plainly
+def show(
+    model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Tell what a model is, and how its fit went.
+
+    Example: `vpem show model.vpem`
+    """
+    fitted = vpem.load(model)
+    names = [str(name) for name in getattr(fitted, "feature_names_in_", range(fitted.n_features_in_))]
+    if as_json:
+        content = {
+            "components": len(fitted.weights_),
+            "weights": fitted.weights_.tolist(),
+            "columns": names,
+            "means": fitted.means_.tolist(),
+            "parties": {str(party): [names[c] for c in own] for party, own in fitted.partition_.items()},
+            "hubs": [{"root": str(hub.root), "members": list(map(str, hub.members))} for hub in fitted.hubs_],
+            "log_likelihood": fitted.lower_bound_ if fitted.lower_bounds_ else None,
+            "iterations": fitted.n_iter_,
+            "converged": fitted.converged_,
+            "bytes": fitted.traffic_.bytes,
+            "messages": fitted.traffic_.messages,
+        }
+        typer.echo(json.dumps(content, indent=1))
+        return
+    describe(fitted)
+    table = Table("party", "hub of", "columns", box=None)
+    root_of = {member: hub.root for hub in fitted.hubs_ for member in hub.members}
+    for party, own in fitted.partition_.items():
+        table.add_row(*(plain(str(text)) for text in (party, root_of[party], ", ".join(names[c] for c in own))))
+    out.print(table, highlight=False)
+    for repair in fitted.repairs_:
+        found = f"component {repair.component} {repair.reason} at {repair.party}"
+        what = "restarted" if repair.restarted else "kept"
+        out.print(plain(f"iteration {repair.iteration}: {found}; {what}"), highlight=False)
+
+
+KINDS: dict[str, Callable[[int, float, int], nx.Graph]] = {
+    "ring": lambda n, degree, seed: nx.cycle_graph(n),  # noqa: ARG005 (all are called alike)
+    "path": lambda n, degree, seed: nx.path_graph(n),  # noqa: ARG005
+    "complete": lambda n, degree, seed: nx.complete_graph(n),  # noqa: ARG005
+    "geometric": lambda n, degree, seed: random_geometric_graph(n, degree, seed),
+    "scale-free": lambda n, degree, seed: nx.barabasi_albert_graph(n, max(1, round(degree / 2)), seed=seed),
+}
+
+
+@app.command()
+@plainly
+def graph(
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
+    number: Annotated[int, typer.Option("-n", help="How many agents.")] = 20,
+    degree: Annotated[float, typer.Option(help="Mean degree (geometric, scale-free).")] = 6.0,
+    parties: Parties = None,
+    seed: Seed = 0,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="File of links, for vpem fit --graph.")] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Draw a picture.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Where the picture goes; KIND.png if not given.")] = None,
+) -> None:
+    """Make a network, and tell what it costs to add on it.
+
+    Example: `vpem graph geometric -n 20 --degree 5 -o links.txt --draw`
+    """
+    check_known(kind, list(KINDS), "the kind of graph")
+    names = [str(place) for place in range(number)] if parties is None else list(read_parties(parties))
+    if len(names) < 2:
+        raise TableError(f"expected 2 agents or more, got {len(names)}")
+    made = KINDS[kind](len(names), degree, seed)
+    rate = contraction(metropolis_weights(made))
+    rounds = 1 if rate < 1e-12 else int(np.ceil(np.log(1e-6) / np.log(rate)))
+    mean = 2 * made.number_of_edges() / len(made)
+    out.print(
+        f"{len(made)} agents, {made.number_of_edges()} links, mean degree {mean:.1f}, diameter {diameter(made)}\n"
+        f"a round of averaging leaves {rate:.4f} of an error: {rounds} rounds for a millionth",
+        highlight=False,
+    )
+    named = nx.relabel_nodes(made, dict(enumerate(names)))
+    if output is not None:
+        unfinished = output.with_name(f".unfinished-{output.name}")
+        unfinished.write_text("".join(f"{one}, {other}\n" for one, other in named.edges), encoding="utf-8")
+        unfinished.replace(output)
+        out.print(f"links: {output}", highlight=False)
+    if draw or picture is not None:
+        _draw(named, Path(f"{kind}.png") if picture is None else picture)
+
+
+def _draw(named: nx.Graph, picture: Path) -> None:
+    from matplotlib.figure import Figure
+
+    from vpem.figures import draw_network, save_figure
+
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    is_small = len(named) <= 40
+    draw_network(figure.add_subplot(), named, names=is_small, size=220 if is_small else 60)
+    save_figure(figure, picture)
+    out.print(f"picture: {picture}", highlight=False)
+
+
+@app.command()
+@plainly
+def experiment(
+    name: Annotated[str, typer.Argument(help="synthetic, cycle, pulsar, hops, rounds, batches, components or air.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller, in less than a minute.")] = False,
+) -> None:
+    """Run one of the paper's experiments again (they come with the source).
+
+    Example: `vpem experiment pulsar --quick`
+    """
+    places = (Path.cwd(), Path(vpem.__file__).parents[2])
+    home = next((place for place in places if (place / "experiments" / "common.py").is_file()), None)
+    if home is None:
+        raise TableError("expected the folder experiments, which comes with vpem's source; run this in a checkout")
+    known = [path.stem for path in sorted((home / "experiments").glob("[a-z]*.py")) if path.stem != "common"]
+    check_known(name, known, "the experiment")
+    command = [sys.executable, "-m", f"experiments.{name}", *["--quick"] * quick]
+    raise typer.Exit(subprocess.run(command, cwd=home, check=False).returncode)

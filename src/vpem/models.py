@@ -1,0 +1,352 @@
+"""Fitted models in files: an open, versioned format, without pickle.
+
+A model is one zip archive: `model.json` says what it is (parties, columns, links, hubs, settings, how the fit went),
+and each array is a member in numpy's own format, so that `numpy.load` reads them too: an `.npz` with a page more.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import vpem
+from vpem.core.covariances import STRUCTURES
+from vpem.core.hubs import Hub
+from vpem.core.mixture import CollapsedComponentError, make_block
+from vpem.core.network import Network
+from vpem.core.repair import Repair
+from vpem.core.summation import Consensus, Star
+from vpem.core.traffic import Traffic
+from vpem.estimators import VerticalGaussianMixture
+from vpem.simulation.em import Certificate, MixtureFit
+from vpem.simulation.model import Mixture
+
+Array = NDArray[np.float64]
+Name = str | int
+
+FORMAT, VERSION = "vpem-model", 1
+LARGEST_TEXT = 64 * 2**20
+"""Bytes of `model.json` that are read at most."""
+
+
+class ModelFileError(ValueError):
+    """A file that is no model, or not one that this version can read."""
+
+
+class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Name and column numbers."""
+
+    name: Name
+    columns: list[int]
+
+
+class HubOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A hub, by the numbers of its parties."""
+
+    root: int
+    members: list[int]
+
+
+class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A component that could not go on."""
+
+    iteration: int
+    component: int
+    party: Name
+    reason: str
+    restarted: bool
+
+
+class Summing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the network added; no rounds on a star."""
+
+    rounds: int | None = None
+    weights: str = "metropolis"
+    alpha: float | None = None
+
+
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `model.json` holds."""
+
+    format: str
+    version: int
+    written_by: str
+    n_components: int
+    n_features: int
+    covariance_type: str
+    feature_names: list[str] | None
+    parties: list[Party]
+    links: list[tuple[int, int]] | None
+    """Between parties, by number; None: a star."""
+    hubs: list[HubOf]
+    parameters: dict[str, int | float | str | bool | None]
+    """Constructor arguments that are plain values."""
+    summation: Summing
+    seed: int
+    n_views: int
+    lower_bounds: list[float]
+    converged: bool
+    disagreement: float | None
+    gain: float | str | None
+    """Of the certificate; "infinity" where the step collapses a component."""
+    repairs: list[Fixed]
+    rounds: int
+    """Of the traffic."""
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """As much as any version has."""
+
+    format: str
+    version: int
+
+
+PLAIN = ("hops", "shrinkage", "tol", "reg_covar", "batch_size", "max_iter", "n_init", "init_params", "verbose")
+
+
+def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model to a file, whole or not at all.
+
+    Kept are the model, how its fit went, and the constructor's arguments but for starting values, callbacks and
+    random states other than whole numbers. No row of the data is in the file.
+
+    Parameters
+    ----------
+    model : VerticalGaussianMixture
+    path : path
+    """
+    check_is_fitted(model, "weights_")
+    network, mixture = model._network, model._mixture
+    for name in network.parties:
+        if not isinstance(name, Name) or isinstance(name, bool):
+            raise TypeError(f"expected party names that are texts or whole numbers, got {name!r}; rename it")
+    parties: list[Any] = list(network.parties)
+    certificate = getattr(model, "certificate_", None)
+    gain = None if certificate is None else certificate.gain
+    description = Description(
+        format=FORMAT,
+        version=VERSION,
+        written_by=f"vpem {vpem.__version__}",
+        n_components=len(model.weights_),
+        n_features=int(model.n_features_in_),
+        covariance_type=model._covariance_type,
+        feature_names=list(map(str, model.feature_names_in_)) if hasattr(model, "feature_names_in_") else None,
+        parties=[Party(n, c.tolist()) for n, c in zip(parties, network.columns, strict=True)],
+        links=None if network.graph is None else [(int(one), int(other)) for one, other in network.graph.edges],
+        hubs=[HubOf(int(hub.root), [int(member) for member in hub.members]) for hub in network.hubs],
+        parameters=_plain_parameters(model),
+        summation=_summing(model, network),
+        seed=model._seed,
+        n_views=len(mixture.weights),
+        lower_bounds=model.lower_bounds_,
+        converged=bool(model.converged_),
+        disagreement=None if certificate is None else float(model.disagreement_),
+        gain="infinity" if gain is not None and math.isinf(gain) else gain,
+        repairs=[Fixed(**repair._asdict()) for repair in model.repairs_],
+        rounds=model.traffic_.rounds,
+    )
+    arrays = {"weights": mixture.weights, "traffic": model.traffic_.table}
+    for number, block in enumerate(mixture.blocks):
+        arrays[f"means_{number}"], arrays[f"covariances_{number}"] = block.means, block.covariances
+    _write(Path(path), msgspec.json.format(msgspec.json.encode(description), indent=1), arrays)
+
+
+def _plain_parameters(model: VerticalGaussianMixture) -> dict[str, Any]:
+    found = {name: getattr(model, name) for name in PLAIN}
+    if isinstance(model.random_state, int | np.integer):
+        found["random_state"] = int(model.random_state)
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+
+
+def _summing(model: VerticalGaussianMixture, network: Network) -> Summing:
+    if network.graph is None:
+        return Summing()
+    summation = model.summation if isinstance(model.summation, Consensus) else Consensus()
+    return Summing(int(summation.rounds), summation.weights, summation.alpha)
+
+
+def _write(path: Path, text: bytes, arrays: dict[str, NDArray[Any]]) -> None:
+    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("model.json", text)
+            for name, array in arrays.items():
+                content = io.BytesIO()
+                np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+                archive.writestr(f"{name}.npy", content.getvalue())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> VerticalGaussianMixture:
+    """Read a model that `save` wrote; nothing in the file is run.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is no model, damaged, contradicts itself, or was written by a newer version.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            about = _describe(archive, path)
+            network = _network(about, path)
+            return _assemble(archive, about, network, path)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ModelFileError(
+            f"expected a model in {path}, got a file that cannot be read ({error}); is it one that vpem wrote, and "
+            "complete?"
+        ) from None
+
+
+def _describe(archive: zipfile.ZipFile, path: Any) -> Description:
+    text = _read(archive, "model.json", LARGEST_TEXT, path)
+    try:
+        heading = msgspec.json.decode(text, type=Heading)
+        if heading.format == FORMAT and heading.version > VERSION:
+            raise ModelFileError(
+                f"expected a model of format version {VERSION} or older in {path}, got version {heading.version}; "
+                "update vpem to read it"
+            )
+        _check(heading.format == FORMAT and heading.version == VERSION, path, f"it says {heading.format!r}")
+        return msgspec.json.decode(text, type=Description)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ModelFileError(f"expected a model in {path}, got a model.json that is wrong: {error}") from None
+
+
+def _read(archive: zipfile.ZipFile, name: str, most: int, path: Any) -> bytes:
+    """A member, of which the file must not say one size and hold another."""
+    try:
+        with archive.open(name) as member:
+            content = member.read(most + 1)
+    except KeyError:
+        raise ModelFileError(f"expected {name} in {path}, got an archive without it; is it a model?") from None
+    except zipfile.zlib.error as error:  # type: ignore[attr-defined]
+        raise ModelFileError(f"expected to read {name} in {path}, got damaged bytes ({error})") from None
+    _check(len(content) <= most, path, f"{name} is larger than {most:,} bytes")
+    return content
+
+
+def _check(holds: bool, path: Any, what: str) -> None:
+    if not holds:
+        raise ModelFileError(f"expected a model in {path}, got one that contradicts itself: {what}")
+
+
+def _network(about: Description, path: Any) -> Network:
+    """Parties, links and hubs, of which every number must make sense."""
+    n = len(about.parties)
+    _check(about.n_components >= 1 and about.n_features >= 1 and n >= 1, path, "it is empty")
+    _check(about.covariance_type in STRUCTURES, path, f"covariance type {about.covariance_type!r}")
+    _check(len({party.name for party in about.parties}) == n, path, "two parties have the same name")
+    held = sorted(column for party in about.parties for column in party.columns)
+    _check(held == list(range(about.n_features)), path, "its columns are not each held by one party")
+    _check(all(party.columns for party in about.parties), path, "a party has no columns")
+    members = sorted(member for hub in about.hubs for member in hub.members)
+    _check(members == list(range(n)), path, "its parties are not each in one hub")
+    _check(all(hub.root in hub.members for hub in about.hubs), path, "a root is not in its hub")
+    graph = None
+    if about.links is None:
+        _check(len(about.hubs) == n, path, "a star has no hubs of several parties")
+    else:
+        _check(all(0 <= one < n and 0 <= other < n for one, other in about.links), path, "a link to nobody")
+        graph = nx.Graph()
+        graph.add_nodes_from(range(n))
+        graph.add_edges_from(about.links)
+        _check(nx.is_connected(graph), path, "its network is not connected")
+    return Network(
+        tuple(party.name for party in about.parties),
+        tuple(np.array(party.columns, dtype=np.intp) for party in about.parties),
+        graph,
+        tuple(Hub(hub.root, tuple(hub.members)) for hub in about.hubs),
+    )
+
+
+def _array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: Any, path: Any) -> NDArray[Any]:
+    """An array of the shape that the description tells; its header is looked at before its values."""
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    content = io.BytesIO(_read(archive, f"{name}.npy", n_bytes + 4096, path))
+    try:
+        version = np.lib.format.read_magic(content)
+        _check(version in ((1, 0), (2, 0)), path, f"{name} has numpy's format {version}")
+        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        found, _, kind = reader(content)
+        _check(found == shape and kind == dtype, path, f"{name} has shape {found} and type {kind}, not {shape}")
+        content.seek(0)
+        array = np.lib.format.read_array(content, allow_pickle=False)
+    except ModelFileError:
+        raise
+    except Exception as error:  # numpy names no errors of its own
+        raise ModelFileError(f"expected an array {name} in {path}, got one that cannot be read ({error})") from None
+    _check(bool(np.isfinite(array).all()), path, f"{name} is not finite")
+    return np.asarray(array)
+
+
+def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, path: Any) -> VerticalGaussianMixture:
+    """The estimator as it was after its fit."""
+    structure, k = STRUCTURES[about.covariance_type], about.n_components
+    _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
+    weights = _array(archive, "weights", (about.n_views, k), np.float64, path)
+    _check(bool((weights > 0).all() and np.allclose(weights.sum(axis=1), 1)), path, "its weights do not add up to 1")
+    blocks = []
+    for number, columns in enumerate(network.block_columns):
+        width = 1 if structure.shared_by == "columns" else len(columns)
+        shape = (1 if structure.shared_by == "components" else k, *[width] * (2 if structure.is_matrix else 1))
+        means = _array(archive, f"means_{number}", (k, len(columns)), np.float64, path)
+        covariances = _array(archive, f"covariances_{number}", shape, np.float64, path)
+        try:
+            blocks.append(make_block(means, covariances))
+        except CollapsedComponentError:
+            raise ModelFileError(
+                f"expected a model in {path}, got one whose covariances are not positive definite"
+            ) from None
+    table = _array(archive, "traffic", (len(network.agents), 4), np.int64, path)
+    model = _estimator(about, network, path)
+    fit = MixtureFit(
+        Mixture(weights, tuple(blocks)),
+        tuple(np.array([bound]) for bound in about.lower_bounds),
+        about.converged,
+        (),
+        Traffic(network.agents, table, about.rounds),
+    )
+    model._keep(network, model._settings(), about.seed, fit, fit.traffic)
+    model.n_features_in_ = about.n_features
+    if about.feature_names is not None:
+        _check(len(about.feature_names) == about.n_features, path, "its names are not as many as its columns")
+        model.feature_names_in_ = np.array(about.feature_names, dtype=object)
+    model.repairs_ = [Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in about.repairs]
+    model._stream = None
+    if about.gain is not None and about.disagreement is not None:
+        gain = math.inf if isinstance(about.gain, str) else about.gain
+        model.certificate_ = Certificate(gain, about.disagreement)
+        model.disagreement_ = about.disagreement
+    return model
+
+
+def _estimator(about: Description, network: Network, path: Any) -> VerticalGaussianMixture:
+    known = set(VerticalGaussianMixture().get_params())
+    _check(set(about.parameters) <= known, path, "it has arguments that nobody knows")
+    rounds, weights, alpha = about.summation.rounds, about.summation.weights, about.summation.alpha
+    arguments: dict[str, Any] = dict(about.parameters)
+    try:
+        model = VerticalGaussianMixture(
+            about.n_components,
+            covariance_type=about.covariance_type,
+            partition=network.named_columns(),
+            graph="star" if network.graph is None else network.named_graph(),
+            summation=Star() if rounds is None else Consensus(rounds, weights, alpha),
+            **arguments,
+        )
+        model._settings()  # raises for values that no fit would take
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"expected a model in {path}, got arguments that are wrong: {error}") from None
+    return model

@@ -1,0 +1,73 @@
+"""Who takes part, as files say it: which columns are whose, and who is linked to whom."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+from vpem.core.network import NAMED_GRAPHS
+from vpem.reading import TableError, check_known
+
+
+def read_parties(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """Parties and their columns from a TOML file with a table `[parties]`: `bank = ["income", "debt"]`."""
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TableError(f"{path}: expected a file with the parties, found none") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TableError(f"{path}: expected TOML, got something else: {error}") from None
+    parties = content.get("parties")
+    example = 'a table [parties] with lines such as bank = ["income", "debt"]'
+    if not isinstance(parties, dict) or not parties:
+        raise TableError(f"{path}: expected {example}, got {', '.join(content) or 'nothing'}")
+    owner: dict[str, str] = {}
+    for party, columns in parties.items():
+        _check_columns(path, party, columns, owner)
+    return {party: list(columns) for party, columns in parties.items()}
+
+
+def _check_columns(path: Any, party: str, columns: Any, owner: dict[str, str]) -> None:
+    if not isinstance(columns, list) or not columns or not all(isinstance(name, str) for name in columns):
+        raise TableError(f"{path}: expected a list of column names for party {party!r}, got {columns!r}")
+    for name in columns:
+        if name in owner:
+            raise TableError(
+                f"{path}: expected every column at one party, got {name!r} at {owner[name]!r} and {party!r}"
+            )
+        owner[name] = party
+
+
+def read_graph(given: str, parties: Sequence[str]) -> str | nx.Graph:
+    """A network by its name, or from a file with two parties, linked to each other, on every line.
+
+    Names are separated by a comma or by spaces; what follows a `#` is a remark.
+    """
+    if given in NAMED_GRAPHS:
+        return given
+    path = Path(given)
+    if not path.is_file():
+        raise TableError(f"expected a graph by name ({', '.join(NAMED_GRAPHS)}) or a file with links, got {given!r}")
+    graph = nx.Graph()
+    graph.add_nodes_from(parties)
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.split("#")[0].strip()
+        if not text:
+            continue
+        ends = [one.strip() for one in text.split(",")] if "," in text else text.split()
+        if len(ends) != 2:
+            raise TableError(f"{path}, line {number}: expected two parties, got {text!r}")
+        for end in ends:
+            check_known(end, list(parties), f"{path}, line {number}: party")
+        if ends[0] == ends[1]:
+            raise TableError(f"{path}, line {number}: expected two different parties, got {ends[0]!r} twice")
+        graph.add_edge(*ends)
+    if not nx.is_connected(graph):
+        part = sorted(next(iter(nx.connected_components(graph))))
+        raise TableError(f"{path}: expected a connected network, got {', '.join(part)} without a link to the others")
+    return graph

@@ -1,0 +1,340 @@
+"""The program: what it writes, what it says when something is wrong, and what Ctrl-C leaves."""
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import vpem
+from vpem import VerticalGaussianMixture
+from vpem.cli.app import app
+from vpem.datasets import make_vertical_blobs
+
+PARTIES = {"bank": ["income", "debt"], "shop": ["visits", "spent"]}
+NAMES = ["income", "debt", "visits", "spent"]
+DATA = make_vertical_blobs(300, 2, 2, 3, correlation=0.0, random_state=0).data
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with a table, the parties, and two parties' own tables with different rows."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    write_csv("people.csv", {"person": [f"p{n}" for n in range(300)], **dict(zip(NAMES, DATA.T, strict=True))})
+    (tmp_path / "parties.toml").write_text(f"[parties]\nbank = {PARTIES['bank']}\nshop = {PARTIES['shop']}\n")
+    write_csv("bank.csv", {"person": list(range(200)), "income": DATA[:200, 0], "age": DATA[:200, 1]})
+    order = np.random.default_rng(0).permutation(np.arange(100, 300))
+    table = pa.table({"spent": DATA[order, 2], "person": order, "age": DATA[order, 3]})
+    pq.write_table(table, "shop.parquet")
+    return tmp_path
+
+
+def write_csv(path, columns):
+    pa_csv.write_csv(pa.table({name: pa.array(values) for name, values in columns.items()}), path)
+
+
+def vpem_says(*arguments, code=0):
+    """What the program prints, on both streams; its exit code must be as told."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output + repr(result.exception)
+    return re.sub(r"\s+", " ", result.output)
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# What it does
+
+
+def test_fit_predict_show_and_sample(folder):
+    said = vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 3, "-o", "model", "--seed", 1)
+    assert "converged" in said
+    assert "no column is sent" in said
+    expected = VerticalGaussianMixture(
+        3, partition={"bank": [0, 1], "shop": [2, 3]}, random_state=1, max_iter=500
+    ).fit(DATA)
+    model = vpem.load("model")
+    np.testing.assert_array_equal(model.means_, expected.means_)
+    assert list(model.feature_names_in_) == NAMES
+    assert "300 rows" in vpem_says("predict", "model", "people.csv", "--id", "person", "-o", "scores.csv")
+    scores = rows("scores.csv")
+    assert [row["person"] for row in scores] == [f"p{n}" for n in range(300)]
+    assert [int(row["component"]) for row in scores] == expected.predict(DATA).tolist()
+    found = [[float(row[f"probability_{k}"]) for k in range(3)] for row in scores]
+    np.testing.assert_allclose(found, expected.predict_proba(DATA), rtol=1e-12)
+    vpem_says("predict", "model", "people.csv", "-o", "scores.parquet")
+    assert pq.read_table("scores.parquet").column_names[:2] == ["component", "log_density"]
+    assert "bank" in vpem_says("show", "model")
+    told = json.loads(CliRunner().invoke(app, ["show", "model", "--json"]).stdout)
+    assert told["parties"] == PARTIES
+    vpem_says("sample", "model", "-n", 7, "-o", "sample.csv")
+    assert len(rows("sample.csv")) == 7
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")], "nothing unfinished"
+
+
+def test_columns_in_another_order_and_more_of_them(folder):
+    vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "-o", "model")
+    vpem_says("predict", "model", "people.csv", "-o", "one.csv")
+    table = pa_csv.read_csv("people.csv")
+    write_csv("turned.csv", {name: table.column(name).to_pylist() for name in [*NAMES[::-1], "person"]})
+    vpem_says("predict", "model", "turned.csv", "-o", "two.csv")
+    assert rows("one.csv") == rows("two.csv")
+
+
+def test_several_tables_by_id():
+    said = vpem_says("fit", "bank.csv", "shop.parquet", "--id", "person", "-k", 2, "--graph", "ring", "-o", "model")
+    assert "2 parties" in said
+    model = vpem.load("model")
+    assert list(model.feature_names_in_) == ["income", "bank.age", "spent", "shop.age"]
+    whole = np.full((300, 4), np.nan)
+    whole[:200, :2], whole[100:, 2:] = DATA[:200, :2], DATA[100:, 2:]
+    again = VerticalGaussianMixture(2, partition=[[0, 1], [2, 3]], graph="ring", random_state=0, max_iter=500)
+    # Rows are in another order, which k-means may notice by rounding only.
+    np.testing.assert_allclose(np.sort(model.weights_), np.sort(again.fit(whole).weights_), rtol=1e-2)
+    vpem_says("predict", "model", "bank.csv", "shop.parquet", "--id", "person")
+    assert {row["person"] for row in rows("scores.csv")} == {str(n) for n in range(300)}
+
+
+def test_one_party_per_column_and_a_graph_from_a_file(folder):
+    (folder / "links.txt").write_text("# who knows whom\nincome, debt\ndebt, visits\n\nvisits spent  # last\n")
+    said = vpem_says(
+        "fit", "people.csv", "--ignore", "person", "-k", 2, "--graph", "links.txt", "--hops", 1, "-o", "m"
+    )
+    assert "4 parties" in said
+    assert "send their columns to a root" in said
+    assert sorted(map(sorted, vpem.load("m").graph_.edges)) == [
+        ["debt", "income"],
+        ["debt", "visits"],
+        ["spent", "visits"],
+    ]
+
+
+def test_batches_and_settings():
+    vpem_says(
+        "fit",
+        "people.csv",
+        "--parties",
+        "parties.toml",
+        "-k",
+        2,
+        "--batch-size",
+        50,
+        "--covariance",
+        "diag",
+        "--init",
+        "random",
+        "-o",
+        "m",
+    )
+    model = vpem.load("m")
+    assert (model.batch_size, model.covariance_type, model.init_params) == (50, "diag", "random")
+
+
+def test_select(folder):
+    said = vpem_says(
+        "select", "people.csv", "--parties", "parties.toml", "-k", "1..4", "--plot", "s.svg", "-o", "s.csv"
+    )
+    assert "best by BIC: 3 components" in said
+    found = rows("s.csv")
+    assert [row["components"] for row in found] == ["1", "2", "3", "4"]
+    model = VerticalGaussianMixture(3, partition=[[0, 1], [2, 3]], n_init=3, max_iter=500, random_state=0).fit(DATA)
+    assert float(found[2]["bic"]) == pytest.approx(model.bic(DATA), rel=1e-9)
+    assert (folder / "s.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("kind", ["ring", "path", "complete", "geometric", "scale-free"])
+def test_graphs(folder, kind):
+    said = vpem_says("graph", kind, "-n", 12, "-o", "links.txt", "--draw")
+    assert "12 agents" in said
+    assert "rounds for a millionth" in said
+    assert (folder / f"{kind}.png").stat().st_size > 1000
+    links = (folder / "links.txt").read_text().splitlines()
+    assert all(len(line.split(", ")) == 2 for line in links)
+
+
+def test_a_graph_of_the_parties_goes_into_a_fit():
+    vpem_says("graph", "path", "--parties", "parties.toml", "-o", "links.txt")
+    vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "--graph", "links.txt")
+    assert set(vpem.load("model.vpem").graph_) == {"bank", "shop"}
+
+
+def test_a_report(folder):
+    vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "-o", "model", "--report", "report.html")
+    assert "<html" in (folder / "report.html").read_text()
+
+
+def test_version_help_and_demo(folder):
+    assert vpem_says("--version").strip() == f"vpem {vpem.__version__}"
+    for command in ("demo", "fit", "predict", "select", "sample", "show", "graph", "experiment"):
+        assert command in vpem_says("--help")
+        said = vpem_says(command, "--help")
+        assert "Example" in said or command == "demo", "help teaches by an example"
+    assert (
+        "VP-EM, federated"
+        in subprocess.run(
+            [sys.executable, "-c", "from vpem.cli import main; main()", "demo"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+    assert (folder / "demo.png").is_file()
+
+
+# What it says when something is wrong
+
+WRONG = [
+    (["fit", "none.csv", "-k", "2"], "none.csv: expected a file, found none"),
+    (["fit", "people.csv", "-k", "2"], "people.csv, line 2, column 'person': expected a number or nothing, got 'p0'"),
+    (["fit", "people.csv", "-k", "0", "--ignore", "person"], "1 or more, got 0"),
+    (["fit", "people.csv", "-k", "2", "--ignore", "persn"], "did you mean 'person'?"),
+    (["fit", "bank.csv", "shop.parquet", "-k", "2"], "expected --id with several tables"),
+    (["fit", "bank.csv", "shop.parquet", "-k", "2", "--id", "persn"], "did you mean 'person'?"),
+    (
+        ["fit", "bank.csv", "shop.parquet", "-k", "2", "--id", "person", "--parties", "parties.toml"],
+        "each file is a party",
+    ),
+    (["fit", "bank.csv", "bank.csv", "-k", "2", "--id", "person"], "got 'bank' twice"),
+    (["fit", "people.csv", "-k", "2", "--parties", "none.toml"], "none.toml: expected a file with the parties"),
+    (["fit", "people.csv", "-k", "2", "--parties", "typo.toml"], "typo.toml: expected TOML"),
+    (["fit", "people.csv", "-k", "2", "--parties", "empty.toml"], "expected a table [parties]"),
+    (["fit", "people.csv", "-k", "2", "--parties", "twice.toml"], "got 'income' at 'bank' and 'shop'"),
+    (["fit", "people.csv", "-k", "2", "--parties", "text.toml"], "expected a list of column names"),
+    (
+        ["fit", "people.csv", "-k", "2", "--parties", "unknown.toml"],
+        "column 'incme' is not there; did you mean 'income'?",
+    ),
+    (["fit", "people.csv", "-k", "2", "--parties", "parties.toml", "--graph", "rng"], "expected a graph by name"),
+    (
+        ["fit", "people.csv", "-k", "2", "--parties", "parties.toml", "--graph", "bad.txt"],
+        "bad.txt, line 1: party 'bnk'",
+    ),
+    (
+        ["fit", "people.csv", "-k", "2", "--parties", "parties.toml", "--graph", "three.txt"],
+        "line 2: expected two parties",
+    ),
+    (["fit", "people.csv", "-k", "2", "--parties", "parties.toml", "--graph", "self.txt"], "two different parties"),
+    (
+        ["fit", "people.csv", "-k", "2", "--parties", "parties.toml", "--graph", "nobody.txt"],
+        "expected a connected network",
+    ),
+    (["fit", "people.csv", "-k", "2", "--parties", "parties.toml", "--init", "magic"], "magic"),
+    (["fit", "people.csv", "-k", "2", "--parties", "parties.toml", "--graph", "ring", "--rounds", "0"], "rounds"),
+    (["fit", "empty.csv", "-k", "2"], "empty.csv: expected a table"),
+    (["fit", "header.csv", "-k", "2"], "expected rows, got none"),
+    (["fit", "ragged.csv", "-k", "2"], "ragged.csv"),
+    (["fit", "double.csv", "-k", "2", "--id", "id"], "got 'a' in rows 1 and 3"),
+    (["fit", "noid.csv", "-k", "2", "--id", "id"], "row 2: expected an id"),
+    (["fit", "nothing.csv", "-k", "2"], "column 'y' has no value at all"),
+    (["fit", "infinite.csv", "-k", "2"], "got infinity"),
+    (["fit", "names.csv", "-k", "2"], "got 'x' more than once"),
+    (["fit", "people.xlsx", "-k", "2"], "ends in .csv or .parquet"),
+    (["fit", "broken.parquet", "-k", "2"], "broken.parquet: expected a table"),
+    (["fit", "bank.csv", "far.csv", "-k", "2", "--id", "person"], "none in common"),
+    (["predict", "people.csv", "people.csv"], "expected a model in people.csv"),
+    (["predict", "none", "people.csv"], "none"),
+    (["show", "newer"], "update vpem"),
+    (["graph", "rng"], "did you mean 'ring'?"),
+    (["graph", "geometric", "-n", "10", "--degree", "50"], "expected a mean degree"),
+    (["graph", "ring", "-n", "1"], "2 agents or more"),
+    (["select", "people.csv", "--ignore", "person", "-k", "3..1"], "expected --components as 1..10"),
+    (["experiment", "pulsr"], "did you mean 'pulsar'?"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(a) for a, _ in WRONG])
+def test_errors_say_where_and_what_to_try(folder, arguments, message):
+    files = {
+        "typo.toml": "[parties\n",
+        "empty.toml": "title = 'x'\n",
+        "twice.toml": "[parties]\nbank = ['income']\nshop = ['income']\n",
+        "text.toml": "[parties]\nbank = 'income'\n",
+        "unknown.toml": "[parties]\nbank = ['incme']\nshop = ['spent']\n",
+        "bad.txt": "bnk, shop\n",
+        "three.txt": "bank, shop\nbank, shop, bank\n",
+        "self.txt": "bank, bank\n",
+        "nobody.txt": "# nobody\n",
+        "empty.csv": "",
+        "header.csv": "a,b\n",
+        "ragged.csv": "a,b\n1,2\n3\n",
+        "double.csv": "id,x\na,1\nb,2\na,3\n",
+        "noid.csv": "id,x\na,1\n,2\n",
+        "nothing.csv": "x,y\n1,\n2,NA\n",
+        "infinite.csv": "x\n1\ninf\n",
+        "names.csv": "x,x\n1,2\n",
+        "people.xlsx": "PK",
+        "broken.parquet": "PAR1 is not enough",
+        "far.csv": "person,x\n1000,1\n1001,2\n",
+    }
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    if arguments[0] == "show":
+        vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "-o", "newer")
+
+        with zipfile.ZipFile("newer") as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        about = json.loads(members["model.json"])
+        members["model.json"] = json.dumps({**about, "version": 99}).encode()
+        with zipfile.ZipFile("newer", "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    said = vpem_says(*arguments, code=1)
+    assert "error:" in said
+    assert message in said
+    assert "Traceback" not in said
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before, "nothing was written"
+
+
+def test_debug_shows_the_traceback():
+    result = CliRunner().invoke(app, ["--debug", "fit", "none.csv", "-k", "2"])
+    assert type(result.exception).__name__ == "TableError"
+
+
+def test_a_missing_option_is_an_error_of_use():
+    assert "components" in vpem_says("fit", "people.csv", code=2)
+
+
+# Ctrl-C
+
+
+def interrupted(folder, how_often):
+    """Run a fit that would go on for long, and press Ctrl-C once it iterates."""
+    X = make_vertical_blobs(60_000, 10, 1, 6, separation=0.3, random_state=0).data
+    write_csv("many.csv", {f"c{number}": X[:, number] for number in range(10)})
+    command = [sys.executable, "-u", "-c", "from vpem.cli import main; main()"]
+    command += ["fit", "many.csv", "-k", "6", "--tol", "0", "--max-iter", "1000000", "-o", "model"]
+    with open("log", "w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        while "fitting" not in (folder / "log").read_text():
+            assert process.poll() is None, (folder / "log").read_text()
+            time.sleep(0.05)
+        time.sleep(1.0)  # somewhere in k-means or in the first iterations
+        for _ in range(how_often):
+            process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    return process.returncode, (folder / "log").read_text()
+
+
+@pytest.mark.long
+def test_ctrl_c_saves_the_best_model_so_far(folder):
+    code, said = interrupted(folder, 1)
+    assert code == 130, said
+    model = vpem.load("model")
+    assert model.n_iter_ >= 1
+    assert not model.converged_
+    assert "Traceback" not in said
+    assert "best model so far" in said

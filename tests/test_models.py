@@ -1,0 +1,244 @@
+"""Model files: what was saved comes back; what is damaged, newer or hostile is refused with one clear error."""
+
+import contextlib
+import io
+import json
+import random
+import zipfile
+
+import networkx as nx
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import vpem
+from vpem import Consensus, ModelFileError, VerticalGaussianMixture
+from vpem.datasets import make_vertical_blobs
+
+PARTIES = {"bank": [3, 0], "shop": [1], 7: [2, 4, 5]}
+
+
+def fitted(**arguments):
+    X = make_vertical_blobs(200, 3, 2, 2, random_state=0).data
+    return VerticalGaussianMixture(2, partition=PARTIES, random_state=1, **arguments).fit(X), X
+
+
+WAYS = [
+    {},
+    {"covariance_type": "tied"},
+    {"covariance_type": "diag", "batch_size": 50},
+    {"covariance_type": "spherical", "reg_covar": 1e-3, "n_init": 2},
+    {"graph": "ring", "hops": 1},
+    {"graph": nx.Graph([("bank", 7), (7, "shop")]), "summation": Consensus(2, "laplacian", 0.2), "shrinkage": "oas"},
+]
+
+
+@pytest.mark.parametrize("arguments", WAYS, ids=str)
+def test_what_was_saved_comes_back(tmp_path, arguments):
+    model, X = fitted(**arguments)
+    vpem.save(model, tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    again = vpem.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.score_samples(X), model.score_samples(X))
+    np.testing.assert_array_equal(again.sample(20)[0], model.sample(20)[0])
+    for name in (
+        "n_iter_",
+        "converged_",
+        "hubs_",
+        "partition_",
+        "repairs_",
+        "lower_bounds_",
+        "disagreement_",
+        "certificate_",
+    ):
+        assert getattr(again, name) == getattr(model, name), name
+    assert again.traffic_.per_agent == model.traffic_.per_agent
+    assert again.bic(X) == model.bic(X)
+    assert nx.utils.graphs_equal(again.graph_, model.graph_)
+    # And it goes on where it was.
+    more = again.set_params(warm_start=True, max_iter=3, tol=0.0)
+    with pytest.warns(match="did not converge"):
+        more.fit(X)
+    # Saved again it is the same file.
+    vpem.save(vpem.load(tmp_path / "model"), tmp_path / "twice")
+    one, other = (zipfile.ZipFile(tmp_path / name) for name in ("model", "twice"))
+    assert all(one.read(name) == other.read(name) for name in one.namelist())
+
+
+def test_names_of_columns_and_streams(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(make_vertical_blobs(100, 1, 2, 2, random_state=0).data, columns=["age", "income"])
+    model = VerticalGaussianMixture(2, partition={"bank": ["age"], "shop": ["income"]}, random_state=0).partial_fit(X)
+    vpem.save(model, tmp_path / "model")
+    again = vpem.load(tmp_path / "model")
+    assert list(again.feature_names_in_) == ["age", "income"]
+    assert not hasattr(again, "certificate_")
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(X.rename(columns={"age": "years"}))
+
+
+def test_numpy_reads_the_arrays_and_json_the_rest(tmp_path):
+    model, _ = fitted()
+    vpem.save(model, tmp_path / "model")
+    with np.load(tmp_path / "model", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["weights"][0], model.weights_)
+        about = json.loads(arrays["model.json"])
+    assert about["format"] == "vpem-model"
+    assert about["parties"][0] == {"name": "bank", "columns": [3, 0]}
+
+
+def test_what_cannot_be_saved(tmp_path):
+    with pytest.raises(NotFittedError):
+        vpem.save(VerticalGaussianMixture(), tmp_path / "model")
+    model = VerticalGaussianMixture(partition={(1, 2): [0], "b": [1]}).fit(
+        np.random.default_rng(0).normal(size=(9, 2))
+    )
+    with pytest.raises(TypeError, match="texts or whole numbers"):
+        vpem.save(model, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_file_survives_a_failed_save(tmp_path, monkeypatch):
+    model, X = fitted()
+    vpem.save(model, tmp_path / "model")
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        vpem.save(model, tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    monkeypatch.undo()
+    assert (vpem.load(tmp_path / "model").predict(X) == model.predict(X)).all()
+
+
+# Files that are not to be believed
+
+
+def members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewrite(path, contents):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+
+
+def npy(array, allow_pickle=False):
+    content = io.BytesIO()
+    np.lib.format.write_array(content, array, allow_pickle=allow_pickle)
+    return content.getvalue()
+
+
+def described(**changes):
+    def change(contents):
+        about = json.loads(contents["model.json"])
+        about.update(changes)
+        return {**contents, "model.json": json.dumps(about)}
+
+    return change
+
+
+HOSTILE = {
+    "no description": lambda c: {name: content for name, content in c.items() if name != "model.json"},
+    "another format": described(format="pickle"),
+    "no number": described(n_components="two"),
+    "more than there is": described(n_components=3),
+    "a huge number": described(n_components=10**12),
+    "negative": described(n_features=-1),
+    "a stranger in the links": described(links=[[0, 1], [1, 9]]),
+    "two islands": described(links=[[0, 1]]),
+    "hubs that miss somebody": described(hubs=[{"root": 0, "members": [0, 1]}]),
+    "a root that is elsewhere": described(
+        hubs=[{"root": 1, "members": [0]}, {"root": 1, "members": [1]}, {"root": 2, "members": [2]}]
+    ),
+    "columns held twice": described(
+        parties=[
+            {"name": "a", "columns": [0, 1, 2, 3, 4, 5]},
+            {"name": "b", "columns": [5]},
+            {"name": "c", "columns": [0]},
+        ]
+    ),
+    "names that are alike": described(
+        parties=[{"name": "a", "columns": [0, 1]}, {"name": "a", "columns": [2, 3]}, {"name": "c", "columns": [4, 5]}]
+    ),
+    "unknown arguments": described(parameters={"os": "system"}),
+    "unknown fields": described(code="import os"),
+    "an unknown covariance": described(covariance_type="banded"),
+    "too many names": described(feature_names=["a"]),
+    "an unknown way to add": described(summation={"rounds": 3, "weights": "gossip"}),
+    "views of nobody": described(n_views=2),
+    "an array that is gone": lambda c: {name: content for name, content in c.items() if name != "means_0.npy"},
+    "an array of another shape": lambda c: {**c, "means_0.npy": npy(np.zeros((2, 3)))},
+    "an array of another type": lambda c: {**c, "means_0.npy": npy(np.zeros((2, 2), dtype=np.float32))},
+    "a pickle": lambda c: {**c, "means_0.npy": npy(np.array([{}, {}], dtype=object), allow_pickle=True)},
+    "no array": lambda c: {**c, "means_0.npy": b"hello"},
+    "half an array": lambda c: {**c, "means_0.npy": c["means_0.npy"][:-8]},
+    "not finite": lambda c: {**c, "means_0.npy": npy(np.full((2, 2), np.nan))},
+    "weights that are none": lambda c: {**c, "weights.npy": npy(np.array([[0.5, 0.6]]))},
+    "a singular covariance": lambda c: {**c, "covariances_0.npy": npy(np.ones((2, 2, 2)))},
+    "a bomb": lambda c: {**c, "means_0.npy": b"\0" * 50_000_000},
+    "a text as large as the world": lambda c: {**c, "model.json": b" " * 70_000_000},
+    "no JSON": lambda c: {**c, "model.json": b"{"},
+    "no text": lambda c: {**c, "model.json": b"\xff\xfe"},
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_files(tmp_path, change):
+    path = tmp_path / "model"
+    vpem.save(fitted(graph="path")[0], path)
+    rewrite(path, change(members(path)))
+    with pytest.raises(ModelFileError, match="expected"):
+        vpem.load(path)
+
+
+def test_a_newer_version_says_so(tmp_path):
+    path = tmp_path / "model"
+    vpem.save(fitted()[0], path)
+    rewrite(path, described(version=2, something_new=1)(members(path)))
+    with pytest.raises(ModelFileError, match="update vpem"):
+        vpem.load(path)
+
+
+def test_files_that_are_cut_off_or_damaged(tmp_path):
+    path = tmp_path / "model"
+    vpem.save(fitted()[0], path)
+    whole = path.read_bytes()
+    rng = random.Random(0)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged[: rng.choice([len(damaged), rng.randrange(len(damaged))])])
+        with contextlib.suppress(ModelFileError):  # a flipped bit may be one that nobody reads
+            vpem.load(path)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        vpem.load(tmp_path / "model")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        vpem.load(tmp_path / "text")
+
+
+# Ending a fit early
+
+
+def test_a_callback_ends_the_fit_with_the_best_model_so_far():
+    X = make_vertical_blobs(300, 3, 2, 3, separation=0.7, random_state=0).data
+    seen = []
+
+    def watch(start, iteration, lower_bound):
+        seen.append((start, iteration, lower_bound))
+        return start == 2 and iteration == 3
+
+    model = VerticalGaussianMixture(3, n_init=5, tol=1e-9, max_iter=8, random_state=0, callback=watch).fit(X)
+    assert [place[:2] for place in seen] == [(1, i) for i in range(1, 9)] + [(2, i) for i in range(1, 4)]
+    assert model.n_iter_ in (8, 3)
+    assert model.lower_bound_ == max(seen[7][2], seen[-1][2])
+    batches = VerticalGaussianMixture(3, batch_size=100, tol=0, random_state=0, callback=lambda *_: True).fit(X)
+    assert batches.n_iter_ == 1
+    with pytest.raises(TypeError, match="callback"):
+        VerticalGaussianMixture(callback=3).fit(X)
