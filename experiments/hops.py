@@ -134,7 +134,7 @@ def run(experiment: Experiment) -> None:
             hops, [fits[h][name] for h in hops], marker="o", label=label, **{**style(2 * number), "markersize": 4}
         )
     tidy(left, xlabel="hops", ylabel="log-likelihood per row", title="what it buys")
-    left.legend(frameon=False)
+    left.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     middle.plot(
         hops, [fits[h]["n_blocks"] for h in hops], marker="o", label="blocks", **{**style(0), "markersize": 4}
     )
@@ -146,7 +146,7 @@ def run(experiment: Experiment) -> None:
         **{**style(2), "markersize": 4},
     )
     tidy(middle, xlabel="hops", title="blocks")
-    middle.legend(frameon=False, loc="upper center")
+    middle.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     right.plot(
         hops,
         [100 * fits[h]["columns_shared"] / p["n_agents"] for h in hops],
@@ -162,7 +162,7 @@ def run(experiment: Experiment) -> None:
         **{**style(2), "markersize": 4},
     )
     tidy(right, xlabel="hops", title="what it costs")
-    right.legend(frameon=False, fontsize=8, loc=(0.22, 0.55))
+    right.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     for axes in (left, middle, right):
         axes.set_xticks(hops)
     experiment.figure("hops", figure)

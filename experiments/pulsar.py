@@ -19,7 +19,7 @@ from vpem.figures import COLOURS, draw_network
 from vpem.metrics import clustering_accuracy
 
 FULL = {"draws": 20, "rounds": 100, "hops": [0, 1], "tol": 1e-6, "max_iter": 500}
-QUICK = {"draws": 2, "hops": [1], "max_iter": 50}
+QUICK = {"draws": 1, "hops": [1], "max_iter": 50}
 
 GRAPHS = {
     "cycle": lambda seed: nx.cycle_graph(8),  # noqa: ARG005 (the ties of the hubs are drawn, not the graph)

@@ -22,7 +22,7 @@ FULL = {
     "dense_runs": 5,
     "n_iterations": 40,
 }
-QUICK = {"n_samples": 6_000, "dense_runs": 2, "n_iterations": 20}
+QUICK = {"n_samples": 6_000, "n_agents": 40, "dense_runs": 2, "n_iterations": 20}
 
 
 def setting(p: dict[str, Any], degree: float, seed: int, n_samples: int | None = None) -> Any:
