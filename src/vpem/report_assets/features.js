@@ -1,0 +1,283 @@
+// The sections about features: one, two, and the blocks that they are in.
+
+// One feature
+
+/** Density of a component at a place from 0 to 1 in the picture. */
+function density(feature, component, place) {
+  const deviation = feature.deviations[component];
+  if (feature.means[component] === null) return 0;
+  const distance = (place - feature.means[component]) / deviation;
+  return (data.weights[component] * Math.exp(-0.5 * distance * distance)) / (deviation * Math.sqrt(2 * Math.PI));
+}
+
+function inUnits(feature, place) {
+  return feature.limits[0] + place * (feature.limits[1] - feature.limits[0]);
+}
+
+/** A component's line, set off from what is under it. */
+function outline(d, component) {
+  const look = { class: "curve", d, stroke: componentColour(component), "stroke-dasharray": componentDash(component) };
+  return [draw("path", { class: "casing", d }), draw("path", look)];
+}
+
+function emptyFigure(width, text) {
+  return canvas(width, 60, text, draw("text", { x: width / 2, y: 34, "text-anchor": "middle" }, text));
+}
+
+function legend(id, shown, describe) {
+  find(`#${id} .legend`).replaceChildren(
+    ...shown.map((component) => {
+      const dash = componentDash(component);
+      const sample = draw("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" });
+      sample.append(draw("line", { class: "curve", stroke: componentColour(component), "stroke-dasharray": dash, x1: 0, x2: 28, y1: 5, y2: 5 }));
+      return make("span", {}, sample, describe(component));
+    }),
+  );
+}
+
+function paintMarginal(width) {
+  const feature = data.features[Number(find("#feature").value)];
+  if (!feature || !feature.limits) return emptyFigure(width, "too few values to be shown");
+  const span = feature.limits[1] - feature.limits[0];
+  const nBins = feature.counts.length;
+  const bars = feature.counts.map((count) => (count * nBins) / Math.max(1, feature.observed));
+  const shown = components.filter((component) => feature.means[component] !== null);
+  const grid = Array.from({ length: 301 }, (_, number) => number / 300);
+  const places = [...grid, ...shown.map((component) => feature.means[component])].filter((place) => place >= 0 && place <= 1).sort((one, other) => one - other);
+  const parts = components.map((component) => places.map((place) => density(feature, component, place)));
+  const total = places.map((_, number) => parts.reduce((sum, part) => sum + part[number], 0));
+  const tallest = Math.max(...bars);
+  const top = 1.08 * Math.max(tallest, Math.min(Math.max(...total), tallest ? 2 * tallest : Infinity)) || 1;
+  const box = frame(width, Math.min(320, 0.75 * width), leftOf(0, top / span));
+  const x = scale(0, 1, box.left, box.right);
+  const y = scale(0, top, box.bottom, box.top);
+  const curve = (values) => path(places.map((place, number) => [x(place), y(values[number])]));
+  const numbers = shown.filter((component) => feature.means[component] >= 0 && feature.means[component] <= 1).map((component) => {
+    const peak = Math.min(top, density(feature, component, feature.means[component]));
+    return draw("text", { class: "halo number", x: x(feature.means[component]), y: Math.max(box.top + 12, y(peak) - 5), "text-anchor": "middle" }, String(component));
+  });
+  const label = `Histogram of ${feature.name} with the fitted density and those of ${sayMany(shown.length, "component")}.`;
+  return canvas(
+    width,
+    box.height,
+    label,
+    axes(box, { low: feature.limits[0], high: feature.limits[1], name: feature.name }, { low: 0, high: top / span, name: "density" }),
+    clip(
+      box,
+      ...bars.map((bar, number) => draw("rect", { class: "bars", x: x(number / nBins), y: y(bar), width: x(1 / nBins) - x(0), height: Math.max(0, y(0) - y(bar)) })),
+      draw("path", { class: "line", d: curve(total) }),
+      ...shown.flatMap((component) => outline(curve(parts[component]), component)),
+    ),
+    ...numbers,
+  );
+}
+
+function tellMarginal() {
+  const feature = data.features[Number(find("#feature").value)];
+  if (!feature || !feature.limits) {
+    caption("marginals", "");
+    legend("marginals", [], String);
+    return;
+  }
+  const inside = feature.counts.reduce((sum, count) => sum + count, 0);
+  const gaps = data.rows - feature.observed;
+  const hidden = components.filter((component) => feature.means[component] === null).length;
+  caption(
+    "marginals",
+    `${feature.name}, held by ${nameOf(feature.party)}. ` +
+      `${sayShare(1 - inside / Math.max(1, feature.observed))} of the values lie outside, or in bins with fewer than ${data.smallest} rows, which are left empty.` +
+      (gaps ? ` ${sayShare(gaps / data.rows)} are missing.` : "") +
+      (hidden ? ` ${sayMany(hidden, "component")} with fewer than ${data.smallest} values not drawn.` : ""),
+  );
+  const shown = components.filter((component) => feature.means[component] !== null);
+  legend("marginals", shown, (component) => {
+    const [mean, deviation] = [inUnits(feature, feature.means[component]), feature.deviations[component] * (feature.limits[1] - feature.limits[0])];
+    return `component ${component}: mean ${say(mean)}, deviation ${say(deviation)}`;
+  });
+}
+
+function addMarginals() {
+  const [party, select] = [find("#party"), find("#feature")];
+  const held = new Set(data.features.map((feature) => feature.party));
+  setOptions(party, [...held].sort((one, other) => one - other).map((number) => [number, data.agents[number].name]), data.features[data.most_different[0]].party);
+  const offer = (chosen) => {
+    const offered = data.features.flatMap((feature, number) => (feature.party === Number(party.value) ? [[number, feature.name]] : []));
+    setOptions(select, offered, chosen);
+  };
+  offer(data.most_different[0]);
+  if (data.features.length < data.n_columns) {
+    about("marginals", find("#marginals .about").textContent, `Offered are the ${data.features.length} of ${sayCount(data.n_columns)} features in which the components differ the most.`);
+  }
+  const figure = addFigure("marginals", paintMarginal);
+  const show = () => {
+    tellMarginal();
+    figure.redraw();
+  };
+  party.addEventListener("change", () => {
+    offer();
+    show();
+  });
+  select.addEventListener("change", show);
+  tellMarginal();
+}
+
+// Two features
+
+/** Correlation of two features in a component; 0 if they are in different hubs. */
+function correlation(one, other, component) {
+  const block = data.features[one].hub === data.features[other].hub ? data.correlations[data.features[one].hub] : null;
+  if (!block) return 0;
+  const [small, large] = [block.features.indexOf(one), block.features.indexOf(other)].sort((a, b) => a - b);
+  const values = block.values[component % block.values.length];
+  return values[(large * (large - 1)) / 2 + small];
+}
+
+/** Points of an ellipse of `size` standard deviations. */
+function ellipse(across, up, component, size) {
+  const [one, other] = [data.features[across], data.features[up]];
+  const rho = Math.max(-1, Math.min(1, correlation(across, up, component)));
+  return Array.from({ length: 73 }, (_, number) => {
+    const angle = (number * Math.PI) / 36;
+    const [u, v] = [Math.cos(angle), rho * Math.cos(angle) + Math.sqrt(1 - rho * rho) * Math.sin(angle)];
+    return [one.means[component] + size * one.deviations[component] * u, other.means[component] + size * other.deviations[component] * v];
+  });
+}
+
+function paintCells(across, up, x, y) {
+  const digits = data.shades[`${Math.min(across, up)},${Math.max(across, up)}`];
+  if (!digits) return [];
+  const n = data.n_pair_bins;
+  return [...digits].flatMap((digit, place) => {
+    if (digit === "0") return [];
+    const [first, second] = [Math.floor(place / n), place % n];
+    const [column, row] = across < up ? [first, second] : [second, first];
+    const cell = { x: x(column / n), y: y((row + 1) / n), width: x(1 / n) - x(0) + 0.3, height: y(0) - y(1 / n) + 0.3 };
+    return [draw("rect", { class: "cell", opacity: (Number(digit) * 0.06).toFixed(2), ...cell })];
+  });
+}
+
+function drawnIn(across, up) {
+  return components.filter((component) => data.features[across].means[component] !== null && data.features[up].means[component] !== null);
+}
+
+function paintPair(width) {
+  const [across, up] = [Number(find("#across").value), Number(find("#up").value)];
+  const [one, other] = [data.features[across], data.features[up]];
+  if (data.features.length < 2) return emptyFigure(width, "a table of one column has no pairs");
+  if (across === up) return emptyFigure(width, "choose two different features");
+  if (!one.limits || !other.limits) return emptyFigure(width, "too few values to be shown");
+  const box = frame(width, Math.min(420, 0.95 * width), leftOf(...other.limits));
+  const x = scale(0, 1, box.left, box.right);
+  const y = scale(0, 1, box.bottom, box.top);
+  const shown = drawnIn(across, up);
+  const outlines = shown.flatMap((component) =>
+    [1, 2].flatMap((size) => outline(path(ellipse(across, up, component, size).map(([u, v]) => [x(u), y(v)])), component)),
+  );
+  const numbers = shown.map((component) =>
+    draw("text", { class: "halo number", x: x(one.means[component]), y: y(other.means[component]) + 4, "text-anchor": "middle" }, String(component)),
+  );
+  const label = `${other.name} against ${one.name}: ellipses of ${sayMany(shown.length, "component")} over the density of the rows.`;
+  return canvas(
+    width,
+    box.height,
+    label,
+    axes(box, { low: one.limits[0], high: one.limits[1], name: one.name }, { low: other.limits[0], high: other.limits[1], name: other.name }),
+    clip(box, ...paintCells(across, up, x, y), ...outlines, ...numbers),
+  );
+}
+
+function tellPair() {
+  const [across, up] = [Number(find("#across").value), Number(find("#up").value)];
+  const [one, other] = [data.features[across], data.features[up]];
+  if (across === up || !one.limits || !other.limits) {
+    caption("pairs", "");
+    legend("pairs", [], String);
+    return;
+  }
+  const kept = data.shades[`${Math.min(across, up)},${Math.max(across, up)}`];
+  caption(
+    "pairs",
+    `Across ${one.name}, up ${other.name}. ` +
+      (one.hub === other.hub ? "" : "They are in different blocks, so that no component correlates them. ") +
+      (kept
+        ? `Cells with fewer than ${data.smallest} rows are left empty.`
+        : "Ellipses only: of many features, rows are counted for pairs of those in which the components differ the most."),
+  );
+  legend("pairs", drawnIn(across, up), (component) => `component ${component}: correlation ${say(correlation(across, up, component), 2)}`);
+}
+
+function addPairs() {
+  const selects = [find("#across"), find("#up")];
+  const [first, second] = [data.most_different[0], data.most_different[1] ?? data.most_different[0]];
+  const options = data.features.map((feature, number) => [number, `${feature.name} (${nameOf(feature.party)})`]);
+  setOptions(selects[0], options, first);
+  setOptions(selects[1], options, second);
+  const figure = addFigure("pairs", paintPair);
+  for (const select of selects) {
+    select.addEventListener("change", () => {
+      tellPair();
+      figure.redraw();
+    });
+  }
+  tellPair();
+}
+
+// Covariances
+
+const MOST_SQUARES = 4000;
+
+/** Whether there is room to show how strongly the columns of a block correlate. */
+function showsStrengths() {
+  const entries = data.hubs.reduce((sum, hub, number) => sum + (data.correlations[number] ? hub.columns ** 2 : 0), 0);
+  return data.features.length === data.n_columns && entries > 0 && entries <= MOST_SQUARES;
+}
+
+/** Squares of a block, [row, column, size, strength]: one for all, or one for each entry that is fitted. */
+function blockSquares(number) {
+  const { columns } = data.hubs[number];
+  const block = data.correlations[number];
+  if (block && !showsStrengths()) return [[0, 0, columns, 1]];
+  const places = Array.from({ length: columns }, (_, place) => place);
+  if (!block) return places.map((place) => [place, place, 1, 1]);
+  const strength = (one, other) => data.weights.reduce((sum, weight, component) => sum + weight * Math.abs(correlation(one, other, component)), 0);
+  return places.flatMap((row) =>
+    places.map((column) => [row, column, 1, row === column ? 1 : (0.12 + 0.88 * strength(block.features[row], block.features[column])).toFixed(3)]),
+  );
+}
+
+function addCovariances() {
+  const total = data.n_columns;
+  const filled = data.hubs.reduce((sum, hub, number) => sum + (data.correlations[number] ? hub.columns ** 2 : hub.columns), 0);
+  about(
+    "covariances",
+    `Each component's covariance is a matrix of ${sayCount(total)} times ${sayCount(total)} entries, here in the order of the hubs.`,
+    filled < total * total
+      ? `Only coloured entries are fitted, ${sayShare(filled / (total * total))} of all; the others are zero: within a component, columns of different blocks do not correlate.`
+      : "All entries are fitted.",
+    pools ? "A hub has the name of its root, and the number of the others." : "",
+    showsStrengths() ? "The stronger the colour, the stronger two columns correlate, up or down, in the mean over the components." : "",
+  );
+  addFigure("covariances", (width) => {
+    const nameOfHub = (hub) => data.agents[hub.root].name + (hub.members.length > 1 ? ` +${hub.members.length - 1}` : "");
+    const wanted = Math.max(...data.hubs.map((hub) => shortenName(nameOfHub(hub), 18).length)) * 6.8 + 14;
+    const gap = data.hubs.some((hub) => (hub.columns / total) * Math.min(width, 420) >= 14) ? Math.min(wanted, width * 0.35) : 0;
+    const side = Math.min(width - gap - 2, 420);
+    const left = gap + Math.max(0, (width - side - gap) / 2);
+    const unit = side / total;
+    let start = 0;
+    const blocks = data.hubs.flatMap((hub, number) => {
+      const [at, length] = [start * unit, hub.columns * unit];
+      start += hub.columns;
+      const names = hub.members.map((member) => data.agents[member].name).join(", ");
+      const squares = blockSquares(number).map(([row, column, size, strength]) =>
+        draw("rect", { x: left + at + column * unit, y: at + 1 + row * unit, width: size * unit, height: size * unit, "fill-opacity": strength }),
+      );
+      const edge = data.correlations[number] ? draw("rect", { class: "sign", "fill-opacity": 0, x: left + at, y: at + 1, width: length, height: length }) : null;
+      const block = draw("g", { class: unit > 6 && !showsStrengths() ? "sign" : "", fill: hubColour(number) }, draw("title", {}, `${names}: ${sayMany(hub.columns, "column")}`), ...squares, edge);
+      const text = shortenName(nameOfHub(hub), Math.max(7, Math.floor((gap - 12) / 6.8)));
+      return length < 14 ? [block] : [block, draw("text", { x: left - 8, y: at + length / 2 + 5, "text-anchor": "end" }, text)];
+    });
+    const label = `Block-diagonal matrix of ${sayMany(total, "column")} with ${sayMany(data.hubs.length, "block")}.`;
+    return canvas(width, side + 2, label, draw("rect", { class: "axis", x: left, y: 1, width: side, height: side }), ...blocks);
+  });
+}
