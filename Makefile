@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint types pytest bench format clean
+.PHONY: help demo test lint types docs pytest bench format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## fit three parties' columns together, print a table, draw a picture
 	$(BIN)/python -m vpem.demo
 
-test: lint types pytest ## all checks: lint, types, tests
+test: lint types docs pytest ## all checks: lint, types, documentation, tests
 
 lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -25,6 +25,10 @@ lint: $(STAMP) ## ruff: rules and format
 
 types: $(STAMP) ## mypy --strict on src/
 	$(BIN)/mypy
+
+# Not --quiet: it hides warnings from --strict too.
+docs: $(STAMP) ## the documentation, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pytest: $(STAMP) ## the tests; REQUIRE_ALL=1 turns every skip into a failure
 	REQUIRE_ALL=$(REQUIRE_ALL) $(BIN)/python -m pytest

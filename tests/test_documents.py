@@ -24,7 +24,17 @@ def test_there_are_docstrings_to_run():
     assert doctest.testmod(importlib.import_module("vpem.estimators.mixture")).attempted > 5
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/real-data.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/real-data.md",
+        "docs/howto/choose-k.md",
+        "docs/howto/gaps.md",
+        "docs/howto/graphs-and-hops.md",
+        "docs/howto/scale-and-cost.md",
+    ],
+)
 def test_the_python_of_a_page_runs(page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
@@ -39,7 +49,7 @@ def test_the_python_of_a_page_runs(page):
         "README.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
-        *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")),
+        *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
     ],
 )
 def test_links_between_pages_lead_somewhere(page):

@@ -89,9 +89,11 @@ def make_vertical_blobs(
 
     Parameters
     ----------
-    n_samples, n_parties, n_components : int
+    n_samples : int
+    n_parties : int
     n_columns : int
         Of each party.
+    n_components : int
     separation : float
         Deviation of the components' means, where columns deviate by 1 within a component.
     correlation : float

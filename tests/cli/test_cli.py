@@ -114,7 +114,7 @@ def test_one_party_per_column_and_a_graph_from_a_file(folder):
         "fit", "people.csv", "--ignore", "person", "-k", 2, "--graph", "links.txt", "--hops", 1, "-o", "m"
     )
     assert "4 parties" in said
-    assert "send their columns to a root" in said
+    assert "must send all columns to a root" in said
     assert sorted(map(sorted, vpem.load("m").graph_.edges)) == [
         ["debt", "income"],
         ["debt", "visits"],
@@ -141,6 +141,19 @@ def test_batches_and_settings():
     )
     model = vpem.load("m")
     assert (model.batch_size, model.covariance_type, model.init_params) == (50, "diag", "random")
+
+
+def test_a_party_that_brings_no_table_to_a_prediction(folder):
+    vpem_says("fit", "bank.csv", "shop.parquet", "--id", "person", "-k", 2, "-o", "model")
+    said = vpem_says("predict", "model", "bank.csv", "--id", "person", "-o", "one.csv")
+    assert "nothing of shop" in said
+    X = np.hstack([DATA[:200, :2], np.full((200, 2), np.nan)])
+    model = vpem.load("model")
+    del model.feature_names_in_
+    found = [float(row["log_density"]) for row in rows("one.csv")]
+    np.testing.assert_allclose(found, model.score_samples(X), rtol=1e-12)
+    write_csv("half.csv", {"person": [1], "income": [0.5]})
+    assert "is not there" in vpem_says("predict", "model", "half.csv", "--id", "person", code=1)
 
 
 def test_select(folder):

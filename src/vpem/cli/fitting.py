@@ -80,12 +80,12 @@ def _all_but(path: Path, id_column: str | None, ignore: list[str]) -> list[str]:
     return [name for name in known if name not in (*ignore, id_column)]
 
 
-def fit_model(model: VerticalGaussianMixture, rows: Rows) -> bool:
+def fit_model(model: VerticalGaussianMixture, rows: Rows, *, quiet: bool = False) -> bool:
     """Fit with a bar; whether Ctrl-C ended it early."""
     present = ~np.isnan(rows.values).all(axis=1)
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always", ConvergenceWarning)
-        with FitBar(err, model.max_iter, model.n_init) as bar:
+        with FitBar(err, model.max_iter, model.n_init, quiet=quiet) as bar:
             model.set_params(callback=bar).fit(rows.values[present])
             model.set_params(callback=None)
     model.feature_names_in_ = np.array(rows.names, dtype=object)
@@ -169,34 +169,49 @@ def predict(
     Example: `vpem predict model.vpem people.csv --id person -o scores.csv`
     """
     fitted = vpem.load(model)
-    if len(tables) > 1:
-        if id_column is None:
-            raise TableError("expected --id with several tables, got none; which column names the rows?")
-        rows = read_joined(tables, id_column)
-    else:
-        rows = read(tables[0], id_column=id_column, columns=_needed(fitted, tables[0]))
-    names = [str(name) for name in getattr(fitted, "feature_names_in_", rows.names)]
-    for name in names:
-        check_known(name, rows.names, "the model's column")
-    values = rows.values[:, [rows.names.index(name) for name in names]]
-    values = np.asarray(values)
-    del fitted.feature_names_in_
+    values, ids, absent = _columns_of(fitted, tables, id_column)
+    if absent:
+        err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
     sure = fitted.predict_proba(values)
-    columns: dict[str, Any] = {} if rows.ids is None else {str(id_column): rows.ids}
+    columns: dict[str, Any] = {} if ids is None else {str(id_column): ids}
     columns |= {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
     columns |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
     write(output, columns)
     out.print(f"{len(values):,} rows: {output}", highlight=False)
 
 
-def _needed(fitted: VerticalGaussianMixture, path: Path) -> list[str] | None:
-    if not hasattr(fitted, "feature_names_in_"):
-        return None
-    names = [str(name) for name in fitted.feature_names_in_]
-    known = column_names(path)
-    for name in names:
-        check_known(name, known, f"{path}: the model's column")
-    return names
+def _columns_of(
+    fitted: VerticalGaussianMixture, tables: list[Path], id_column: str | None
+) -> tuple[Any, list[str] | None, list[str]]:
+    """The model's columns in its order, as far as the tables have them; the ids; parties that are not there."""
+    wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
+    if hasattr(fitted, "feature_names_in_"):
+        del fitted.feature_names_in_
+    if len(tables) > 1:
+        if id_column is None:
+            raise TableError("expected --id with several tables, got none; which column names the rows?")
+        rows = read_joined(tables, id_column)
+    else:
+        own = [name for name in column_names(tables[0]) if name != id_column]
+        known = [name for name in own if name in wanted or f"{tables[0].stem}.{name}" in wanted]
+        if wanted and not known:
+            check_known(wanted[0], own, f"{tables[0]}: the model's column")
+        rows = read(tables[0], id_column=id_column, columns=known if wanted else None)
+    if not wanted:
+        return rows.values, rows.ids, []
+    place: dict[str, int] = {}
+    for party, own in (rows.parties or {tables[0].stem: rows.names}).items():
+        for name in own:
+            place.setdefault(name if name in wanted else f"{party}.{name}", rows.names.index(name))
+    values, absent = np.full((len(rows.values), len(wanted)), np.nan), []
+    for owner, held in fitted.partition_.items():
+        there = [column for column in held if wanted[column] in place]
+        if not there:
+            absent.append(str(owner))
+        for column in held if there else []:
+            check_known(wanted[column], list(place), f"the model's column (of {owner})")
+            values[:, column] = rows.values[:, place[wanted[column]]]
+    return values, rows.ids, absent
 
 
 @app.command()
@@ -235,7 +250,7 @@ def select(
             reg_covar=reg_covar,
             random_state=seed,
         )
-        if fit_model(model, rows):
+        if fit_model(model, rows, quiet=size != sizes[0]):
             err.print(f"ended at {size} components; what follows is of smaller ones")
             break
         del model.feature_names_in_

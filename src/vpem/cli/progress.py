@@ -17,8 +17,8 @@ class FitBar:
     A fit that is ended keeps the best model so far. The second Ctrl-C ends the program.
     """
 
-    def __init__(self, console: Console, max_iter: int, n_starts: int):
-        self.max_iter, self.n_starts = max_iter, n_starts
+    def __init__(self, console: Console, max_iter: int, n_starts: int, *, quiet: bool = False):
+        self.max_iter, self.n_starts, self.quiet = max_iter, n_starts, quiet
         self.interrupted = False
         self._console = console
         self._bar = Progress(
@@ -40,7 +40,7 @@ class FitBar:
         self._task = self._bar.add_task("starting", total=self.max_iter, bound="...", left="")
         self._last = time.monotonic()
         self._before = signal.signal(signal.SIGINT, self._interrupt)
-        if not self._console.is_terminal:  # no bar there
+        if not self._console.is_terminal and not self.quiet:  # no bar there
             self._console.print("fitting; Ctrl-C ends it with the best model so far")
         return self
 

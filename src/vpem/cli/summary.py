@@ -14,12 +14,12 @@ def describe(model: VerticalGaussianMixture) -> None:
     certificate = getattr(model, "certificate_", None)
     end = "converged" if model.converged_ else "ended"
     lines = {
-        "model": f"{len(model.weights_)} components, {model.means_.shape[1]} columns, "
-        f"{len(model.partition_)} parties, {len(hubs)} blocks",
-        "fit": f"{end} after {model.n_iter_} iterations, log-likelihood {model.lower_bound_:.4f} per row",
+        "model": f"{count(len(model.weights_), 'component')}, {count(model.means_.shape[1], 'column')}, "
+        f"{count(len(model.partition_), 'party', 'parties')}, {count(len(hubs), 'block')}",
+        "fit": f"{end} after {count(model.n_iter_, 'iteration')}, log-likelihood {model.lower_bound_:.4f} per row",
         "weights": ", ".join(f"{weight:.1%}" for weight in model.weights_),
-        "sent": f"{_bytes(traffic.bytes)} in {traffic.messages:,} messages and {traffic.rounds:,} rounds, "
-        "if this were a real network",
+        "sent": f"{_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
+        f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
     if certificate is not None:
         lines["certificate"] = (
@@ -27,7 +27,8 @@ def describe(model: VerticalGaussianMixture) -> None:
             f"roots differ by {certificate.disagreement:.1e}"
         )
     pooled = sum(len(hub.members) - 1 for hub in hubs)
-    sent = f"{pooled} parties send their columns to a root; " if pooled else "no column is sent; "
+    pooling = f"{count(pooled, 'party', 'parties')} must send all columns to a root; "
+    sent = pooling if pooled else "no column is sent; "
     lines["revealed"] = sent + "contributions to the sums still tell a lot (docs/privacy.md)"
     if model.repairs_:
         lines["repairs"] = f"{len(model.repairs_)} (vpem show lists them)"
@@ -35,6 +36,11 @@ def describe(model: VerticalGaussianMixture) -> None:
     for name, text in lines.items():
         table.add_row(f"[bold]{name}[/bold]", plain(text))
     out.print(table, highlight=False)
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """As "1 round", "2 rounds"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _bytes(number: float) -> str:
