@@ -210,11 +210,11 @@ stations left out of the sum, the model covers all {hours["any value"]:,} hours 
 as many. Fitted to complete hours only, the regimes' shares would be {", ".join(f"{w:.0%}" for w in found["complete_weights"])} instead of
 {", ".join(f"{w:.0%}" for w in weights)} (same labels on complete hours: adjusted Rand index {found["same_labels"]:.2f}).
 
-**What the network learns.** Medians over the stations, in micrograms per cubic metre:
+**What the network learns.** Each regime's medians at the stations, averaged on the log scale, in micrograms per cubic metre:
 
 {markdown(table)}
 
-From clean to polluted air, by PM2.5. In winter (December to February) the shares are {", ".join(f"{s:.0%}" for s in winter)}, in
+From clean to polluted air, by PM2.5. The shares, averaged over the months, are in winter (December to February) {", ".join(f"{s:.0%}" for s in winter)}; in
 summer {", ".join(f"{s:.0%}" for s in summer)}.
 
 **What it learns together.** A station by itself, with the same K, finds other regimes: its labels agree with the network's by an

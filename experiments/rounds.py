@@ -184,9 +184,10 @@ fit: to the same fit with exact sums; of the parameters, the largest of means (a
 
 **The abstract's claim holds**, once the rounds are many enough: sums and parameters approach the exact ones exponentially, at the
 rate of the mixing matrix's second largest eigenvalue, down to rounding. The likelihood does so at about the square of that
-rate: near a maximum it depends on the parameters' error only to second order. With few rounds the mismatch of a fit is far
+rate or faster on the geometric networks, a little slower on the cycle: near a maximum it depends on the parameters' error
+only to second order. With few rounds the mismatch of a fit is far
 larger than that of one sum, since responsibilities saturate: a log-likelihood that is wrong by 10 decides a row. Where a curve
-ends, the mismatch is zero: the simulation takes the exact sum once nothing else survives rounding.
+ends, the mismatch is zero, or nothing but rounding: the simulation takes the exact sum once nothing else survives.
 
 **What it means for "100 rounds".** They are plenty on a dense network of this size and too few on the cycle, whose rate is
 {found["cycle"]["rate"]:.4f}: a mismatch shrinks there by half in {np.log(0.5) / np.log(found["cycle"]["rate"]):.0f} rounds.

@@ -5,6 +5,7 @@ import io
 import json
 import random
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import networkx as nx
 import numpy as np
@@ -139,6 +140,15 @@ def described(**changes):
     return change
 
 
+def changed(**changes):
+    def change(contents):
+        about = json.loads(contents["model.json"])
+        about["parameters"].update(changes)
+        return {**contents, "model.json": json.dumps(about)}
+
+    return change
+
+
 HOSTILE = {
     "no description": lambda c: {name: content for name, content in c.items() if name != "model.json"},
     "another format": described(format="pickle"),
@@ -162,6 +172,28 @@ HOSTILE = {
     "names that are alike": described(
         parties=[{"name": "a", "columns": [0, 1]}, {"name": "a", "columns": [2, 3]}, {"name": "c", "columns": [4, 5]}]
     ),
+    "a link to before the first": described(links=[[0, 1], [1, -1]]),
+    "a link to oneself": described(links=[[0, 1], [1, 2], [2, 2]]),
+    "a star with hubs": described(links=None, summation={}, n_views=1, hubs=[{"root": 0, "members": [0, 1, 2]}]),
+    "a party without columns": described(
+        parties=[
+            {"name": "a", "columns": [0, 1, 2, 3, 4, 5]},
+            {"name": "b", "columns": []},
+            {"name": "c", "columns": []},
+        ]
+    ),
+    "a number beyond all numbers": described(n_features=10**30),
+    "rounds without links": described(links=None),
+    "a repair of nothing": described(
+        repairs=[{"iteration": 1, "component": 99, "party": "bank", "reason": "collapsed", "restarted": True}]
+    ),
+    "less than nothing sent": lambda c: {**c, "traffic.npy": npy(np.full((3, 4), -1))},
+    "a covariance that leans": lambda c: {**c, "covariances_0.npy": npy(np.array([[[9.0, 1.0], [0.0, 9.0]]] * 2))},
+    "a gain that is none": described(gain="banana"),
+    "a start that nobody knows": changed(init_params="magic"),
+    "a negative seed": changed(random_state=-1),
+    "arrays as large as the world": described(n_components=2**30),
+    "names that are alike twice": described(feature_names=["a"] * 6),
     "unknown arguments": described(parameters={"os": "system"}),
     "unknown fields": described(code="import os"),
     "an unknown covariance": described(covariance_type="banded"),
@@ -191,6 +223,41 @@ def test_hostile_files(tmp_path, change):
     rewrite(path, change(members(path)))
     with pytest.raises(ModelFileError, match="expected"):
         vpem.load(path)
+
+
+def test_other_ways_to_compress_are_not_read(tmp_path):
+    path = tmp_path / "model"
+    vpem.save(fitted()[0], path)
+    contents = members(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    with pytest.raises(ModelFileError, match="compressed in another way"):
+        vpem.load(path)
+
+
+def test_a_stream_does_not_survive_a_file_and_says_so(tmp_path):
+    X = make_vertical_blobs(200, 3, 2, 2, random_state=0).data
+    model = VerticalGaussianMixture(2, partition=PARTIES, random_state=0).partial_fit(X[:100])
+    vpem.save(model, tmp_path / "model")
+    again = vpem.load(tmp_path / "model")
+    with pytest.raises(ValueError, match="keeps no stream"):
+        again.partial_fit(X[100:])
+    assert (again.predict(X) == model.predict(X)).all()
+    again.fit(X).partial_fit(X)
+
+
+def test_many_at_once_write_whole_files(tmp_path):
+    model, X = fitted()
+    expected = model.predict(X)
+
+    def work(_):
+        vpem.save(model, tmp_path / "model")
+        return (vpem.load(tmp_path / "model").predict(X) == expected).all()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(40)))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_newer_version_says_so(tmp_path):

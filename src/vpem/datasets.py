@@ -20,6 +20,8 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.datasets import load_breast_cancer
 from sklearn.utils import Bunch
 
+from vpem.files import replacing
+
 Array = NDArray[np.float64]
 
 HTRU2_URL = "https://archive.ics.uci.edu/static/public/372/htru2.zip"
@@ -188,7 +190,7 @@ def random_geometric_graph(
     networkx.Graph
         With the nodes 0, 1, ..., and their places as the attribute `pos`.
     """
-    n_links = round(n_agents * mean_degree / 2)
+    n_links = round(n_agents * mean_degree / 2) if np.isfinite(mean_degree) else -1
     if not n_agents - 1 <= n_links <= n_agents * (n_agents - 1) // 2:
         raise ValueError(
             f"expected a mean degree from {2 - 2 / n_agents:.3g} to {n_agents - 1} for {n_agents} agents, "
@@ -342,9 +344,8 @@ def _download(url: str, home: Path, hashes: dict[str, str]) -> None:
                 )
             found[name] = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
         for name, content in found.items():
-            unfinished = home / f".{os.getpid()}-{name}"
-            unfinished.write_bytes(content)
-            unfinished.replace(home / name)
+            with replacing(home / name) as unfinished:
+                unfinished.write_bytes(content)
     finally:
         archive.unlink(missing_ok=True)
 

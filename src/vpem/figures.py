@@ -13,6 +13,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from vpem.files import replacing
+
 # Okabe and Ito's colours, told apart with any colour vision; widths and dashes keep equal curves visible.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#000000", "linestyle": "-", "linewidth": 1.5},
@@ -126,10 +128,5 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        with rc_context({"svg.hashsalt": "vpem", "svg.fonttype": "none"}):
-            figure.savefig(unfinished, dpi=dpi, metadata={"Date": None} if path.suffix == ".svg" else None)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished, rc_context({"svg.hashsalt": "vpem", "svg.fonttype": "none"}):
+        figure.savefig(unfinished, dpi=dpi, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import networkx as nx
@@ -28,6 +28,7 @@ from vpem.core.repair import Repair
 from vpem.core.summation import Consensus, Star
 from vpem.core.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture
+from vpem.files import replacing
 from vpem.simulation.em import Certificate, MixtureFit
 from vpem.simulation.model import Mixture
 
@@ -35,6 +36,8 @@ Array = NDArray[np.float64]
 Name = str | int
 
 FORMAT, VERSION = "vpem-model", 1
+LARGEST_ARRAYS = 2**31
+"""Bytes of all arrays that are read at most."""
 LARGEST_TEXT = 64 * 2**20
 """Bytes of `model.json` that are read at most."""
 
@@ -43,36 +46,55 @@ class ModelFileError(ValueError):
     """A file that is no model, or not one that this version can read."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
 class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name and column numbers."""
 
     name: Name
-    columns: list[int]
+    columns: list[Count]
 
 
 class HubOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A hub, by the numbers of its parties."""
 
-    root: int
-    members: list[int]
+    root: Count
+    members: list[Count]
 
 
 class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A component that could not go on."""
 
-    iteration: int
-    component: int
+    iteration: Count
+    component: Count
     party: Name
-    reason: str
+    reason: Literal["collapsed", "starved"]
     restarted: bool
 
 
 class Summing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the network added; no rounds on a star."""
 
-    rounds: int | None = None
+    rounds: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
     weights: str = "metropolis"
     alpha: float | None = None
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Constructor arguments that are plain values."""
+
+    hops: Count
+    shrinkage: float | str | None
+    tol: float
+    reg_covar: float
+    batch_size: Count | None
+    max_iter: Count
+    n_init: Count
+    init_params: str
+    verbose: Count
+    warm_start: bool
+    random_state: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] | None
 
 
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,27 +103,28 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     version: int
     written_by: str
-    n_components: int
-    n_features: int
+    n_components: Count
+    n_features: Count
     covariance_type: str
     feature_names: list[str] | None
     parties: list[Party]
-    links: list[tuple[int, int]] | None
+    links: list[tuple[Count, Count]] | None
     """Between parties, by number; None: a star."""
     hubs: list[HubOf]
-    parameters: dict[str, int | float | str | bool | None]
-    """Constructor arguments that are plain values."""
+    parameters: Parameters
     summation: Summing
-    seed: int
-    n_views: int
+    seed: Count
+    n_views: Count
     lower_bounds: list[float]
     converged: bool
     disagreement: float | None
-    gain: float | str | None
+    gain: float | Literal["infinity"] | None
     """Of the certificate; "infinity" where the step collapses a component."""
     repairs: list[Fixed]
-    rounds: int
+    rounds: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
     """Of the traffic."""
+    is_stream: bool
+    """Whether it was fitted by `partial_fit`, with which a model from a file cannot go on."""
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -111,14 +134,11 @@ class Heading(msgspec.Struct, frozen=True):
     version: int
 
 
-PLAIN = ("hops", "shrinkage", "tol", "reg_covar", "batch_size", "max_iter", "n_init", "init_params", "verbose")
-
-
 def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file, whole or not at all.
 
     Kept are the model, how its fit went, and the constructor's arguments but for starting values, callbacks and
-    random states other than whole numbers. No row of the data is in the file.
+    random states other than whole numbers. No row of the data is in the file, and no stream of `partial_fit`.
 
     Parameters
     ----------
@@ -127,10 +147,10 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
     """
     check_is_fitted(model, "weights_")
     network, mixture = model._network, model._mixture
-    for name in network.parties:
+    parties: list[Any] = [name.item() if isinstance(name, np.generic) else name for name in network.parties]
+    for name in parties:
         if not isinstance(name, Name) or isinstance(name, bool):
             raise TypeError(f"expected party names that are texts or whole numbers, got {name!r}; rename it")
-    parties: list[Any] = list(network.parties)
     certificate = getattr(model, "certificate_", None)
     gain = None if certificate is None else certificate.gain
     description = Description(
@@ -152,8 +172,9 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
         converged=bool(model.converged_),
         disagreement=None if certificate is None else float(model.disagreement_),
         gain="infinity" if gain is not None and math.isinf(gain) else gain,
-        repairs=[Fixed(**repair._asdict()) for repair in model.repairs_],
+        repairs=[_fixed(repair) for repair in model.repairs_],
         rounds=model.traffic_.rounds,
+        is_stream=getattr(model, "_stream", None) is not None,
     )
     arrays = {"weights": mixture.weights, "traffic": model.traffic_.table}
     for number, block in enumerate(mixture.blocks):
@@ -161,11 +182,18 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
     _write(Path(path), msgspec.json.format(msgspec.json.encode(description), indent=1), arrays)
 
 
-def _plain_parameters(model: VerticalGaussianMixture) -> dict[str, Any]:
-    found = {name: getattr(model, name) for name in PLAIN}
-    if isinstance(model.random_state, int | np.integer):
-        found["random_state"] = int(model.random_state)
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+def _plain_parameters(model: VerticalGaussianMixture) -> Parameters:
+    found = {name: getattr(model, name) for name in Parameters.__struct_fields__}
+    if not isinstance(model.random_state, int | np.integer):
+        found["random_state"] = None
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    return Parameters(**{**plain, "warm_start": bool(model.warm_start)})
+
+
+def _fixed(repair: Repair) -> Fixed:
+    values: dict[str, Any] = repair._asdict()
+    party = values["party"]
+    return Fixed(**{**values, "party": party.item() if isinstance(party, np.generic) else party})
 
 
 def _summing(model: VerticalGaussianMixture, network: Network) -> Summing:
@@ -176,17 +204,12 @@ def _summing(model: VerticalGaussianMixture, network: Network) -> Summing:
 
 
 def _write(path: Path, text: bytes, arrays: dict[str, NDArray[Any]]) -> None:
-    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("model.json", text)
-            for name, array in arrays.items():
-                content = io.BytesIO()
-                np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
-                archive.writestr(f"{name}.npy", content.getvalue())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished, zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.json", text)
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+            archive.writestr(f"{name}.npy", content.getvalue())
 
 
 def load(path: str | os.PathLike[str]) -> VerticalGaussianMixture:
@@ -197,12 +220,18 @@ def load(path: str | os.PathLike[str]) -> VerticalGaussianMixture:
     ModelFileError
         If the file is no model, damaged, contradicts itself, or was written by a newer version.
     """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"expected a model in {path}, found no such file")
     try:
         with zipfile.ZipFile(path) as archive:
             about = _describe(archive, path)
             network = _network(about, path)
             return _assemble(archive, about, network, path)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except ModelFileError:
+        raise
+    except PermissionError:
+        raise PermissionError(f"expected to read a model in {path}, got no permission to") from None
+    except Exception as error:  # whatever a damaged archive makes others raise
         raise ModelFileError(
             f"expected a model in {path}, got a file that cannot be read ({error}); is it one that vpem wrote, and "
             "complete?"
@@ -225,14 +254,15 @@ def _describe(archive: zipfile.ZipFile, path: Any) -> Description:
 
 
 def _read(archive: zipfile.ZipFile, name: str, most: int, path: Any) -> bytes:
-    """A member, of which the file must not say one size and hold another."""
+    """A member of at most so many bytes, compressed in the usual way."""
     try:
+        about = archive.getinfo(name)
+        usual = about.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        _check(usual and about.file_size <= most, path, f"{name} is compressed in another way, or too large")
         with archive.open(name) as member:
             content = member.read(most + 1)
     except KeyError:
         raise ModelFileError(f"expected {name} in {path}, got an archive without it; is it a model?") from None
-    except zipfile.zlib.error as error:  # type: ignore[attr-defined]
-        raise ModelFileError(f"expected to read {name} in {path}, got damaged bytes ({error})") from None
     _check(len(content) <= most, path, f"{name} is larger than {most:,} bytes")
     return content
 
@@ -254,11 +284,18 @@ def _network(about: Description, path: Any) -> Network:
     members = sorted(member for hub in about.hubs for member in hub.members)
     _check(members == list(range(n)), path, "its parties are not each in one hub")
     _check(all(hub.root in hub.members for hub in about.hubs), path, "a root is not in its hub")
+    is_star = about.links is None
+    _check(is_star == (about.summation.rounds is None), path, "its network and its way to add do not fit")
+    known = {party.name for party in about.parties}
+    sound = all(fixed.component < about.n_components and fixed.party in known for fixed in about.repairs)
+    _check(sound, path, "a repair of nothing")
+    names = about.feature_names
+    _check(names is None or len(set(names)) == len(names) == about.n_features, path, "its columns' names")
     graph = None
     if about.links is None:
         _check(len(about.hubs) == n, path, "a star has no hubs of several parties")
     else:
-        _check(all(0 <= one < n and 0 <= other < n for one, other in about.links), path, "a link to nobody")
+        _check(all(one < n and other < n and one != other for one, other in about.links), path, "a link to nobody")
         graph = nx.Graph()
         graph.add_nodes_from(range(n))
         graph.add_edges_from(about.links)
@@ -295,6 +332,9 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     """The estimator as it was after its fit."""
     structure, k = STRUCTURES[about.covariance_type], about.n_components
     _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
+    widths = [len(columns) for columns in network.block_columns]
+    n_bytes = 8 * k * sum(width + width ** (2 if structure.is_matrix else 1) for width in widths)
+    _check(n_bytes <= LARGEST_ARRAYS, path, f"its arrays would take {n_bytes:,} bytes")
     weights = _array(archive, "weights", (about.n_views, k), np.float64, path)
     _check(bool((weights > 0).all() and np.allclose(weights.sum(axis=1), 1)), path, "its weights do not add up to 1")
     blocks = []
@@ -303,6 +343,9 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
         shape = (1 if structure.shared_by == "components" else k, *[width] * (2 if structure.is_matrix else 1))
         means = _array(archive, f"means_{number}", (k, len(columns)), np.float64, path)
         covariances = _array(archive, f"covariances_{number}", shape, np.float64, path)
+        if structure.is_matrix:
+            turned = covariances.transpose(0, 2, 1)
+            _check(np.allclose(covariances, turned, rtol=1e-9, atol=0), path, "a covariance that is not symmetric")
         try:
             blocks.append(make_block(means, covariances))
         except CollapsedComponentError:
@@ -310,6 +353,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
                 f"expected a model in {path}, got one whose covariances are not positive definite"
             ) from None
     table = _array(archive, "traffic", (len(network.agents), 4), np.int64, path)
+    _check(bool((table >= 0).all()), path, "less than nothing was sent")
     model = _estimator(about, network, path)
     fit = MixtureFit(
         Mixture(weights, tuple(blocks)),
@@ -321,10 +365,9 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     model._keep(network, model._settings(), about.seed, fit, fit.traffic)
     model.n_features_in_ = about.n_features
     if about.feature_names is not None:
-        _check(len(about.feature_names) == about.n_features, path, "its names are not as many as its columns")
         model.feature_names_in_ = np.array(about.feature_names, dtype=object)
     model.repairs_ = [Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in about.repairs]
-    model._stream = None
+    model._stream, model._stream_is_lost = None, about.is_stream
     if about.gain is not None and about.disagreement is not None:
         gain = math.inf if isinstance(about.gain, str) else about.gain
         model.certificate_ = Certificate(gain, about.disagreement)
@@ -333,10 +376,8 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
 
 
 def _estimator(about: Description, network: Network, path: Any) -> VerticalGaussianMixture:
-    known = set(VerticalGaussianMixture().get_params())
-    _check(set(about.parameters) <= known, path, "it has arguments that nobody knows")
     rounds, weights, alpha = about.summation.rounds, about.summation.weights, about.summation.alpha
-    arguments: dict[str, Any] = dict(about.parameters)
+    arguments: dict[str, Any] = msgspec.structs.asdict(about.parameters)
     try:
         model = VerticalGaussianMixture(
             about.n_components,
@@ -346,7 +387,11 @@ def _estimator(about: Description, network: Network, path: Any) -> VerticalGauss
             summation=Star() if rounds is None else Consensus(rounds, weights, alpha),
             **arguments,
         )
-        model._settings()  # raises for values that no fit would take
+        # They raise for values that no fit would take.
+        model._settings()
+        model._init_params()
+        if isinstance(model.summation, Consensus):
+            model.summation.mixing_matrix(network)
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"expected a model in {path}, got arguments that are wrong: {error}") from None
     return model

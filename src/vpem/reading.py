@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,12 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from vpem.files import check_outputs, replacing
+
 Array = NDArray[np.float64]
+
+TABLES = (".csv", ".parquet")
+"""Endings of files that are written."""
 
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 """What a CSV file may write in place of a number that is not there."""
@@ -67,10 +72,13 @@ def read(path: str | os.PathLike[str], *, id_column: str | None = None, columns:
     return Rows(wanted, values, ids)
 
 
-def read_joined(paths: Sequence[str | os.PathLike[str]], id_column: str) -> Rows:
+def read_joined(
+    paths: Sequence[str | os.PathLike[str]], id_column: str, keep: Callable[[str, str], bool] = lambda *_: True
+) -> Rows:
     """Several parties' tables side by side, by id; a row that a party lacks is missing there, not lost.
 
-    A party is named after its file. A column name that several tables have gets the party's name in front.
+    A party is named after its file. A column name that several tables have gets the party's name in front. With
+    `keep`, only columns for whose party and name it says so are read.
     """
     parts: dict[str, Rows] = {}
     for path in paths:
@@ -79,7 +87,8 @@ def read_joined(paths: Sequence[str | os.PathLike[str]], id_column: str) -> Rows
             raise TableError(
                 f"expected files with different names, as parties are named after them, got {name!r} twice"
             )
-        parts[name] = read(path, id_column=id_column)
+        own = [column for column in column_names(path) if column != id_column and keep(name, column)]
+        parts[name] = read(path, id_column=id_column, columns=own)
     ids = list(dict.fromkeys(one for part in parts.values() for one in part.ids or ()))
     place = {one: number for number, one in enumerate(ids)}
     shared = [set(part.ids or ()) for part in parts.values()]
@@ -96,22 +105,22 @@ def read_joined(paths: Sequence[str | os.PathLike[str]], id_column: str) -> Rows
         names += own
         parties[party] = own
         blocks.append(block)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TableError(f"expected columns with different names after the join, got {twice!r} twice; rename one")
     return Rows(names, np.hstack(blocks), ids, parties)
 
 
 def write(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
     """Write columns as CSV or Parquet, by the file's ending, whole or not at all."""
     path = Path(path)
+    check_outputs([path], endings=TABLES)
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        if path.suffix == ".parquet":
+    with replacing(path) as unfinished:
+        if path.suffix.lower() == ".parquet":
             pq.write_table(table, unfinished)
         else:
             pa_csv.write_csv(table, unfinished)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def check_known(name: str, known: Sequence[str], what: str) -> None:
@@ -137,7 +146,11 @@ def _open(path: str | os.PathLike[str], id_column: str | None) -> Any:
                 column_types={id_column: pa.string()} if id_column is not None else None,
             )
             separator = pa_csv.ParseOptions(delimiter="\t" if ending == ".tsv" else ",")
-            return pa_csv.read_csv(path, parse_options=separator, convert_options=options)
+            table = pa_csv.read_csv(path, parse_options=separator, convert_options=options)
+            table.column_names  # noqa: B018 (decodes them, or fails here)
+            return table
+    except UnicodeDecodeError:
+        raise TableError(f"{path}: expected text in UTF-8, got another encoding; save it as UTF-8") from None
     except pa.ArrowException as error:
         raise TableError(f"{path}: expected a table, got a file that cannot be read: {error}") from None
     raise TableError(f"{path}: expected a file that ends in .csv or .parquet, got {ending or 'no ending'!r}")
@@ -145,7 +158,11 @@ def _open(path: str | os.PathLike[str], id_column: str | None) -> Any:
 
 def _ids(table: Any, name: str, path: Any) -> list[str]:
     check_known(name, table.column_names, f"{path}: the id column")
-    found: list[str | None] = table.column(name).cast(pa.string()).to_pylist()
+    try:
+        found: list[str | None] = table.column(name).cast(pa.string()).to_pylist()
+    except pa.ArrowException:
+        kind = table.column(name).type
+        raise TableError(f"{path}: expected texts or numbers in the id column {name!r}, got {kind}") from None
     seen: dict[str | None, int] = {}
     for number, one in enumerate(found):
         if one is None:
@@ -163,15 +180,21 @@ def _numbers(column: Any, name: str, path: Any) -> Array:
     kind = column.type
     if pa.types.is_null(kind):
         raise TableError(f"{path}: column {name!r} has no value at all; leave it out")
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         where, value = _first_text(column, name, path)
         raise TableError(
             f"{path}{where}, column {name!r}: expected a number or nothing, got {value!r}; leave the column out "
             "(--ignore, or name the others in the parties file), or turn it into numbers first"
+            + ("; are the columns separated by semicolons? they must be by commas" if ";" in name else "")
         )
     values = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
     if np.isinf(values).any():
-        raise TableError(f"{path}, row {int(np.isinf(values).argmax()) + 1}, column {name!r}: got infinity")
+        row = int(np.isinf(values).argmax()) + 1
+        raise TableError(
+            f"{path}, row {row}, column {name!r}: expected a finite number, got infinity; leave it empty"
+        )
     return values
 
 

@@ -30,6 +30,7 @@ from vpem.core.bins import SMALLEST_COUNT, Bins, count_bins, find_limits
 from vpem.core.marginals import as_matrices, component_correlations, component_deviations, component_differences
 from vpem.core.places import place_agents
 from vpem.core.rows import Table
+from vpem.files import replacing
 
 Array = NDArray[np.float64]
 
@@ -72,12 +73,8 @@ def write_report(
     page = make_report(model, X, title=title, feature_names=feature_names)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
+    with replacing(path) as unfinished:
         unfinished.write_bytes(page.encode())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names: Sequence[str] | None = None) -> str:

@@ -17,7 +17,7 @@ from vpem.reading import TableError, check_known
 def read_parties(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Parties and their columns from a TOML file with a table `[parties]`: `bank = ["income", "debt"]`."""
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise TableError(f"{path}: expected a file with the parties, found none") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -55,7 +55,11 @@ def read_graph(given: str, parties: Sequence[str]) -> str | nx.Graph:
         raise TableError(f"expected a graph by name ({', '.join(NAMED_GRAPHS)}) or a file with links, got {given!r}")
     graph = nx.Graph()
     graph.add_nodes_from(parties)
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise TableError(f"{path}: expected text in UTF-8, got something else") from None
+    for number, line in enumerate(lines, start=1):
         text = line.split("#")[0].strip()
         if not text:
             continue

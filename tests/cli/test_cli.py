@@ -207,6 +207,36 @@ def test_version_help_and_demo(folder):
     assert (folder / "demo.png").is_file()
 
 
+def test_names_that_results_have_too(folder):
+    write_csv("odd.csv", {"component": DATA[:, 0], "log_density": DATA[:, 1]})
+    vpem_says("fit", "odd.csv", "-k", 2, "-o", "model")
+    vpem_says("sample", "model", "-n", 5, "-o", "sample.csv")
+    assert list(rows("sample.csv")[0]) == ["component", "log_density", "component_"]
+    vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "-o", "model")
+    table = pa_csv.read_csv("people.csv").rename_columns(["component", *NAMES])
+    pa_csv.write_csv(table, "ids.csv")
+    vpem_says("predict", "model", "ids.csv", "--id", "component", "-o", "scores.PARQUET")
+    assert pq.read_table("scores.PARQUET").column_names[:2] == ["component_", "component"]
+
+
+def test_texts_in_several_tables_can_be_left_out():
+    write_csv("clinic.csv", {"person": list(range(150)), "name": ["x"] * 150, "pulse": DATA[:150, 3]})
+    tables = ("bank.csv", "clinic.csv", "--id", "person")
+    assert "column 'name'" in vpem_says("fit", *tables, "-k", 2, code=1)
+    for name in ("name", "clinic.name"):
+        vpem_says("fit", *tables, "-k", 2, "--ignore", name, "-o", "model")
+        assert list(vpem.load("model").feature_names_in_) == ["income", "age", "pulse"]
+    vpem_says("predict", "model", *tables)
+    assert len(rows("scores.csv")) == 200
+
+
+def test_brackets_in_names_are_no_markup(folder):
+    assert "model: [bold]m.vpem" in vpem_says(
+        "fit", "people.csv", "--parties", "parties.toml", "-k", 2, "-o", "[bold]m.vpem"
+    )
+    assert (folder / "[bold]m.vpem").is_file()
+
+
 # What it says when something is wrong
 
 WRONG = [
@@ -257,7 +287,21 @@ WRONG = [
     (["fit", "people.xlsx", "-k", "2"], "ends in .csv or .parquet"),
     (["fit", "broken.parquet", "-k", "2"], "broken.parquet: expected a table"),
     (["fit", "bank.csv", "far.csv", "-k", "2", "--id", "person"], "none in common"),
-    (["predict", "people.csv", "people.csv"], "expected a model in people.csv"),
+    (["fit", "bank.csv", "-k", "2", "-o", "bank.csv"], "expected another file for the result"),
+    (["fit", "bank.csv", "-k", "2", "-o", "nowhere/model"], "got no folder nowhere; make it first"),
+    (["fit", "bank.csv", "-k", "2", "-o", "."], "got the folder ."),
+    (["fit", "bank.csv", "-k", "2", "--report", "bank.csv"], "expected another file for the result"),
+    (["select", "bank.csv", "--plot", "x.docx"], "ends in .png or .svg or .pdf"),
+    (["predict", "newer", "bank.csv", "-o", "scores.xlsx"], "ends in .csv or .parquet"),
+    (["predict", "newer", "bank.csv", "-o", "bank.csv"], "expected another file for the result"),
+    (["graph", "scale-free", "-n", "3"], "try a smaller --degree"),
+    (["graph", "ring", "--parties", "commas.toml", "-o", "x.txt"], "expected names without commas"),
+    (["graph", "geometric", "--degree", "nan"], "expected a mean degree"),
+    (["fit", "latin.csv", "-k", "2"], "latin.csv: expected text in UTF-8"),
+    (["fit", "semicolons.csv", "-k", "2"], "separated by semicolons"),
+    (["fit", "listed.parquet", "--id", "id", "-k", "2"], "in the id column 'id', got list"),
+    (["fit", "clash.csv", "bank.csv", "--id", "person", "-k", "2"], "got 'clash.age' twice"),
+    (["predict", "people.csv", "people.csv", "-o", "x.csv"], "expected a model in people.csv"),
     (["predict", "none", "people.csv"], "none"),
     (["show", "newer"], "update vpem"),
     (["graph", "rng"], "did you mean 'ring'?"),
@@ -290,11 +334,16 @@ def test_errors_say_where_and_what_to_try(folder, arguments, message):
         "names.csv": "x,x\n1,2\n",
         "people.xlsx": "PK",
         "broken.parquet": "PAR1 is not enough",
+        "commas.toml": "[parties]\n'a,b' = ['income']\nshop = ['spent']\n",
+        "semicolons.csv": "a;b\n1;2\n",
+        "clash.csv": "person,age,clash.age\n1,2,3\n2,3,4\n",
         "far.csv": "person,x\n1000,1\n1001,2\n",
     }
     for name, content in files.items():
         (folder / name).write_text(content)
-    if arguments[0] == "show":
+    (folder / "latin.csv").write_bytes("gr\u00f6\u00dfe\n1\n2\n".encode("latin-1"))
+    pq.write_table(pa.table({"id": [[1], [2]], "x": [1.0, 2.0]}), "listed.parquet")
+    if "newer" in arguments:
         vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "-o", "newer")
 
         with zipfile.ZipFile("newer") as archive:

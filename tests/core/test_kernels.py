@@ -177,6 +177,7 @@ def test_m_steps_of_many_single_columns(covariance_type):
     statistics[4] = statistics[4]._replace(counts=np.array([0.0, 1.0, 2.0]))  # has no rows of one component
     rule = CovarianceRule(covariance_type=covariance_type, reg_covar=0.0)
     smallest = [np.full(width, 1e-20) for width in (1, 1, 2, 1, 1)]
+    smallest[3][:] = 1e9  # of this one alone, everything is rounding
     found, broken = careful_m_steps(statistics, rule, blocks, smallest)
     for b, block in enumerate(blocks):
         wanted, collapsed = careful_m_step(statistics[b], rule, block, smallest[b])
@@ -201,10 +202,13 @@ def test_m_steps_of_many_single_columns(covariance_type):
         (3, 1e3, True),
         (3, 1e200, True),
         (4, 100.0, True),  # the narrowest direction has fewer digits to spare
+        (5, 5.0, True),  # a column that does not vary has none
     ],
 )
 def test_a_shift_that_is_far_away_is_noticed(width, shift, far):
     _, _, layout, XT = case(0, "full", [width])
+    if width == 5:
+        XT[4] = 5.0
     if width == 4:
         XT[3] = XT[2] + 0.1 * XT[3]
     weights = np.ones((1, 3, 300)) / 3

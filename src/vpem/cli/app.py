@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +26,7 @@ out, err = Console(), Console(stderr=True)
 state = {"debug": False}
 
 INTERRUPTED = 130
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def plainly(command: Callable[..., None]) -> Callable[..., None]:
@@ -52,6 +53,19 @@ def plain(text: str) -> str:
     return text.replace("[", r"\[")
 
 
+def say(text: str) -> None:
+    """Print a line as it is."""
+    out.print(plain(text), highlight=False, soft_wrap=True)
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """The name, with underscores behind it if a column has it already."""
+    taken = set(taken)
+    while name in taken:
+        name += "_"
+    return name
+
+
 @app.callback(invoke_without_command=True)
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
@@ -74,7 +88,7 @@ Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file 
 Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
 Rounds = Annotated[int, typer.Option(help="Rounds of consensus for each sum (not on a star).")]
 Covariance = Annotated[str, typer.Option(help="full, tied, diag or spherical, within each block.")]
-Seed = Annotated[int, typer.Option(help="Shared by all parties: the same seed, the same model.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]
 Starts = Annotated[int, typer.Option("--starts", help="Number of starts, of which the best is kept.")]
 Tol = Annotated[float, typer.Option(help="Change of the log-likelihood per row below which a fit ends.")]
 MaxIter = Annotated[int, typer.Option(help="Iterations at most.")]

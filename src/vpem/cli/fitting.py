@@ -15,6 +15,7 @@ import vpem
 from vpem import Consensus, VerticalGaussianMixture
 from vpem.cli.app import (
     INTERRUPTED,
+    PICTURES,
     BatchSize,
     Covariance,
     Graph,
@@ -32,45 +33,48 @@ from vpem.cli.app import (
     Tol,
     app,
     err,
+    free_name,
     out,
     plain,
     plainly,
+    say,
 )
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import describe
-from vpem.reading import Rows, TableError, check_known, column_names, read, read_joined, write
+from vpem.files import check_outputs
+from vpem.reading import TABLES, Rows, TableError, check_known, column_names, read, read_joined, write
 from vpem.study import read_graph, read_parties
 
 
 def gather(tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str]) -> tuple[Rows, Any]:
     """Rows of one table or of several, and which columns are whose."""
+    partition: Any = None
     if len(tables) > 1:
-        if id_column is None:
-            raise TableError("expected --id with several tables, got none; which column names the rows?")
-        if parties is not None:
-            raise TableError("expected no --parties with several tables: each file is a party of its own")
-        rows = read_joined(tables, id_column)
+        rows = _gather_joined(tables, id_column, parties, ignore)
+        partition = rows.parties
     else:
         columns = None
         if parties is not None:
-            columns = [name for own in read_parties(parties).values() for name in own]
+            partition = read_parties(parties)
+            columns = [name for own in partition.values() for name in own]
         elif ignore:
             columns = _all_but(tables[0], id_column, ignore)
         rows = read(tables[0], id_column=id_column, columns=columns)
-    partition: Any = rows.parties
-    if parties is not None:
-        partition = read_parties(parties)
     if partition is None:
         partition = {name: [name] for name in rows.names}
-    if len(tables) > 1 and ignore:
-        for name in ignore:
-            check_known(name, rows.names, "--ignore: column")
-        kept = [number for number, name in enumerate(rows.names) if name not in ignore]
-        names = [rows.names[number] for number in kept]
-        partition = {party: [name for name in own if name in names] for party, own in partition.items()}
-        rows = Rows(names, rows.values[:, kept], rows.ids)
     numbers = {name: number for number, name in enumerate(rows.names)}
     return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
+
+
+def _gather_joined(tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str]) -> Rows:
+    if id_column is None:
+        raise TableError("expected --id with several tables, got none; which column names the rows?")
+    if parties is not None:
+        raise TableError("expected no --parties with several tables: each file is a party of its own")
+    known = [name for path in tables for column in column_names(path) for name in (column, f"{path.stem}.{column}")]
+    for name in ignore:
+        check_known(name, known, "--ignore: column")
+    return read_joined(tables, id_column, lambda party, name: name not in ignore and f"{party}.{name}" not in ignore)
 
 
 def _all_but(path: Path, id_column: str | None, ignore: list[str]) -> list[str]:
@@ -127,6 +131,7 @@ def fit(
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
+    check_outputs([output, report], [*tables, *([parties] if parties else [])])
     rows, partition = gather(tables, id_column, parties, ignore)
     model = VerticalGaussianMixture(
         components,
@@ -146,12 +151,12 @@ def fit(
     interrupted = fit_model(model, rows)
     vpem.save(model, output)
     describe(model)
-    out.print(f"model: {output}", highlight=False)
+    say(f"model: {output}")
     if report is not None:
         from vpem.report import write_report
 
         write_report(model, rows.values, report, title=f"{', '.join(path.name for path in tables)}, K={components}")
-        out.print(f"report: {report}", highlight=False)
+        say(f"report: {report}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -168,16 +173,16 @@ def predict(
 
     Example: `vpem predict model.vpem people.csv --id person -o scores.csv`
     """
+    check_outputs([output], [model, *tables], endings=TABLES)
     fitted = vpem.load(model)
     values, ids, absent = _columns_of(fitted, tables, id_column)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
     sure = fitted.predict_proba(values)
-    columns: dict[str, Any] = {} if ids is None else {str(id_column): ids}
-    columns |= {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
-    columns |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
-    write(output, columns)
-    out.print(f"{len(values):,} rows: {output}", highlight=False)
+    found: dict[str, Any] = {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
+    found |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
+    write(output, {**({} if ids is None else {free_name(str(id_column), found): ids}), **found})
+    say(f"{len(values):,} rows: {output}")
 
 
 def _columns_of(
@@ -190,7 +195,7 @@ def _columns_of(
     if len(tables) > 1:
         if id_column is None:
             raise TableError("expected --id with several tables, got none; which column names the rows?")
-        rows = read_joined(tables, id_column)
+        rows = read_joined(tables, id_column, lambda party, name: name in wanted or f"{party}.{name}" in wanted)
     else:
         own = [name for name in column_names(tables[0]) if name != id_column]
         known = [name for name in own if name in wanted or f"{tables[0].stem}.{name}" in wanted]
@@ -236,6 +241,8 @@ def select(
     Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
     """
     sizes = _range(components)
+    check_outputs([output], tables, endings=TABLES)
+    check_outputs([picture], tables, endings=PICTURES)
     rows, partition = gather(tables, id_column, parties, ignore)
     present = rows.values[~np.isnan(rows.values).all(axis=1)]
     found = []
@@ -270,14 +277,14 @@ def select(
         marks = [f"{one[name]:,.1f}" + (" *" if best[name] == one["components"] else "  ") for name in ("bic", "aic")]
         table.add_row(str(one["components"]), *marks, f"{one['log_likelihood']:.4f}")
     out.print(table, highlight=False)
-    out.print(f"best by BIC: {best['bic']} components; by AIC: {best['aic']}", highlight=False)
+    say(f"best by BIC: {best['bic']} components; by AIC: {best['aic']}")
     if output is not None:
         write(output, {name: [one[name] for one in found] for name in found[0]})
     if picture is not None:
         from vpem.figures import plot_selection, save_figure
 
         save_figure(plot_selection(found), picture)
-        out.print(f"picture: {picture}", highlight=False)
+        say(f"picture: {picture}")
 
 
 def _range(text: str) -> list[int]:

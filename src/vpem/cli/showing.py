@@ -15,11 +15,12 @@ import typer
 from rich.table import Table
 
 import vpem
-from vpem.cli.app import Parties, Seed, app, out, plain, plainly
+from vpem.cli.app import PICTURES, Parties, Seed, app, free_name, out, plain, plainly, say
 from vpem.cli.summary import describe
 from vpem.core.graph import contraction, diameter, metropolis_weights
 from vpem.datasets import random_geometric_graph
-from vpem.reading import TableError, check_known, write
+from vpem.files import check_outputs, replacing
+from vpem.reading import TABLES, TableError, check_known, write
 from vpem.study import read_parties
 
 
@@ -44,11 +45,13 @@ def sample(
 
     Example: `vpem sample model.vpem -n 1000 -o sample.csv`
     """
+    check_outputs([output], [model], endings=TABLES)
     fitted = vpem.load(model).set_params(random_state=seed)
     values, labels = fitted.sample(number)
     names = getattr(fitted, "feature_names_in_", [f"column_{place}" for place in range(values.shape[1])])
-    write(output, {**{str(name): values[:, place] for place, name in enumerate(names)}, "component": labels})
-    out.print(f"{number:,} rows: {output}", highlight=False)
+    columns = {str(name): values[:, place] for place, name in enumerate(names)}
+    write(output, {**columns, free_name("component", columns): labels})
+    say(f"{number:,} rows: {output}")
 
 
 @app.command()
@@ -88,7 +91,7 @@ def show(
     for repair in fitted.repairs_:
         found = f"component {repair.component} {repair.reason} at {repair.party}"
         what = "restarted" if repair.restarted else "kept"
-        out.print(plain(f"iteration {repair.iteration}: {found}; {what}"), highlight=False)
+        say(f"iteration {repair.iteration}: {found}; {what}")
 
 
 KINDS: dict[str, Callable[[int, float, int], nx.Graph]] = {
@@ -117,9 +120,16 @@ def graph(
     Example: `vpem graph geometric -n 20 --degree 5 -o links.txt --draw`
     """
     check_known(kind, list(KINDS), "the kind of graph")
+    check_outputs([output, picture])
+    check_outputs([picture], endings=PICTURES)
     names = [str(place) for place in range(number)] if parties is None else list(read_parties(parties))
     if len(names) < 2:
         raise TableError(f"expected 2 agents or more, got {len(names)}")
+    if kind == "scale-free" and round(degree / 2) >= len(names):
+        raise TableError(f"expected a mean degree below {2 * len(names) - 1}, got {degree:g}; try a smaller --degree")
+    for name in names:
+        if "," in name or "#" in name or name != name.strip() or not name:
+            raise TableError(f"expected names without commas, # and outer spaces for a file of links, got {name!r}")
     made = KINDS[kind](len(names), degree, seed)
     rate = contraction(metropolis_weights(made))
     rounds = 1 if rate < 1e-12 else int(np.ceil(np.log(1e-6) / np.log(rate)))
@@ -131,10 +141,9 @@ def graph(
     )
     named = nx.relabel_nodes(made, dict(enumerate(names)))
     if output is not None:
-        unfinished = output.with_name(f".unfinished-{output.name}")
-        unfinished.write_text("".join(f"{one}, {other}\n" for one, other in named.edges), encoding="utf-8")
-        unfinished.replace(output)
-        out.print(f"links: {output}", highlight=False)
+        with replacing(output) as unfinished:
+            unfinished.write_text("".join(f"{one}, {other}\n" for one, other in named.edges), encoding="utf-8")
+        say(f"links: {output}")
     if draw or picture is not None:
         _draw(named, Path(f"{kind}.png") if picture is None else picture)
 
@@ -148,7 +157,7 @@ def _draw(named: nx.Graph, picture: Path) -> None:
     is_small = len(named) <= 40
     draw_network(figure.add_subplot(), named, names=is_small, size=220 if is_small else 60)
     save_figure(figure, picture)
-    out.print(f"picture: {picture}", highlight=False)
+    say(f"picture: {picture}")
 
 
 @app.command()

@@ -315,6 +315,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         self.certificate_ = certify(problem, result.mixture, settings)
         self.disagreement_ = self.certificate_.disagreement
         self._stream: Stream | None = None
+        self._stream_is_lost = False
         if not result.converged and settings.max_iter > 0 and not stopped:
             warnings.warn(
                 f"the best start did not converge in {settings.max_iter} iterations; "
@@ -328,6 +329,11 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         settings = self._settings()
         self._engine(goes_on=True)
         stream = getattr(self, "_stream", None)
+        if getattr(self, "_stream_is_lost", False):
+            raise ValueError(
+                "expected the model that the stream was fitted to, got one from a file, which keeps no stream; "
+                "go on with warm_start=True, or begin a new estimator"
+            )
         table = checks.read_table(self, X, reset=stream is None)
         remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
         network, summation, seed = self._build(table, settings, goes_on=remedy)
