@@ -26,6 +26,8 @@ out, err = Console(), Console(stderr=True)
 state = {"debug": False}
 
 INTERRUPTED = 130
+EXTRAS = {"matplotlib": "figures", "pooch": "datasets"}
+"""Which extra brings what may be missing."""
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -39,6 +41,12 @@ def plainly(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             err.print("interrupted")
             raise typer.Exit(INTERRUPTED) from None
+        except ModuleNotFoundError as error:
+            if state["debug"] or error.name not in EXTRAS:
+                raise
+            needed = f"pip install 'vpem[{EXTRAS[error.name]}]'"
+            err.print(f"[bold red]error:[/bold red] {plain(f'this needs {error.name}: {needed}')}", highlight=False)
+            raise typer.Exit(1) from None
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
             if state["debug"]:
                 raise
