@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import adjusted_rand_score
 
-from experiments.common import PAPER_ROUNDS, Experiment, main, markdown, tidy
+from experiments.common import PAPER_ROUNDS, Experiment, links_of, main, markdown, tidy
 from vpem import Consensus, VerticalGaussianMixture
 from vpem.datasets import POLLUTANTS, fetch_beijing_air
 from vpem.figures import COLOURS, draw_network
@@ -142,6 +142,7 @@ def run(experiment: Experiment) -> None:
     (place, heat), (month, cover) = figure.subplots(2, 2)
     graph = network(fetch_beijing_air().places, p["kilometres"])
     draw_network(place, graph, size=45)
+    experiment.table("networks", links_of("stations", graph))
     for station in stations:
         aside, side = LABELS.get(station, ((5, 3), "left"))
         place.annotate(

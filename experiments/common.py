@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -162,6 +163,26 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def links_of(name: str, graph: nx.Graph, hubs: Iterable[tuple[Any, Iterable[Any]]] = ()) -> list[dict[str, Any]]:
+    """A drawn network as rows: its links, where their ends are, and whose hub an agent is in."""
+    root_of = {member: root for root, members in hubs for member in members}
+    places = nx.get_node_attributes(graph, "pos")
+    return [
+        {
+            "network": name,
+            "agent": one,
+            "neighbour": other,
+            **(
+                {"x": places[one][0], "y": places[one][1], "x2": places[other][0], "y2": places[other][1]}
+                if places
+                else {}
+            ),
+            **({"root": root_of[one], "root2": root_of[other]} if root_of else {}),
+        }
+        for one, other in graph.edges
+    ]
 
 
 def mean_and_range(values: Sequence[float], digits: int = 1) -> str:

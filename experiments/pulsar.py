@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
-from experiments.common import Experiment, main, markdown, mean_and_range, tidy
+from experiments.common import Experiment, links_of, main, markdown, mean_and_range, tidy
 from vpem import Consensus, DistributedDimensionKMeans, VerticalGaussianMixture, VerticalKMeans
 from vpem.datasets import fetch_htru2, random_geometric_graph
 from vpem.figures import COLOURS, draw_network
@@ -141,11 +141,13 @@ def run(experiment: Experiment) -> None:
             for name, draws in found[scale].items()
         ]
 
-    networks = Figure(figsize=(9.0, 3.2), layout="constrained")
+    networks, links = Figure(figsize=(9.0, 3.2), layout="constrained"), []
     for axes, (name, graph) in zip(networks.subplots(1, 3), GRAPHS.items(), strict=True):
         hubs = found["raw"][f"VP-EM, {name}, 1 hop"][0]["hubs"]
         draw_network(axes, graph(0), hubs=hubs, names=True, size=220)
+        links += links_of(name, graph(0), hubs)
         axes.set_title(f"{name}, the hubs of draw 1")
+    experiment.table("networks", links)
     experiment.figure("networks", networks)
 
     figure = Figure(figsize=(10.0, 4.6), layout="constrained")

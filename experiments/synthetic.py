@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.common import METHODS, Experiment, centralized_em, common_start, main, style, tidy, vertical_em
+from experiments.common import (
+    METHODS,
+    Experiment,
+    centralized_em,
+    common_start,
+    links_of,
+    main,
+    style,
+    tidy,
+    vertical_em,
+)
 from vpem.datasets import make_network_mixture
 from vpem.figures import draw_network
 
@@ -86,11 +96,7 @@ def run(experiment: Experiment) -> None:
         graph = setting(p, degree, seed, n_samples=1).graph
         draw_network(axes, graph, size=25)
         axes.set_title(f"{name}: mean degree {2 * graph.number_of_edges() / len(graph):.3g}")
-        links += [
-            {"network": name, "agent": one, "neighbour": other, "x": x, "y": y}
-            for one, other in graph.edges
-            for x, y in [graph.nodes[one]["pos"]]
-        ]
+        links += links_of(name, graph)
     experiment.table("networks", links)
     experiment.figure("networks", networks, dpi=90)
 

@@ -194,7 +194,7 @@ def test_version_help_and_demo(folder):
     for command in ("demo", "fit", "predict", "select", "sample", "show", "graph", "experiment"):
         assert command in vpem_says("--help")
         said = vpem_says(command, "--help")
-        assert "Example" in said or command == "demo", "help teaches by an example"
+        assert "xample" in said or command == "demo", "help teaches by an example"
     assert (
         "VP-EM, federated"
         in subprocess.run(

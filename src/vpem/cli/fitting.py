@@ -123,8 +123,8 @@ def fit(
 ) -> None:
     """Fit a mixture to one table, or to several parties' tables joined by an id.
 
-    Examples
-    --------
+    For example:
+
     - `vpem fit people.csv --parties parties.toml -k 3 --out model.vpem --report report.html`
     - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --rounds 50`
     - `vpem fit sensors.parquet -k 2 --graph links.txt --hops 1` (every column is a party)

@@ -53,9 +53,9 @@ class FitBar:
     def __call__(self, start: int, iteration: int, lower_bound: float) -> bool:
         """Note an iteration; True ends the fit."""
         now = time.monotonic()
-        # A moving average: later iterations tell more of the ones to come.
+        # A moving average; the first iteration's time is mostly that of the start before it.
         seconds = now - self._last
-        self._seconds = seconds if iteration == 1 else 0.7 * self._seconds + 0.3 * seconds
+        self._seconds = 0.0 if iteration == 1 else 0.7 * (self._seconds or seconds) + 0.3 * seconds
         self._last = now
         remaining = self.max_iter - iteration + (self.n_starts - start) * self.max_iter
         assert self._task is not None, "entered"
@@ -64,7 +64,7 @@ class FitBar:
             completed=iteration,
             description=f"start {start} of {self.n_starts}" if self.n_starts > 1 else "iteration",
             bound=f"{lower_bound:.5f}",
-            left=f"at most {_duration(remaining * self._seconds)} more",
+            left=f"at most {_duration(remaining * self._seconds)} more" if self._seconds else "",
         )
         return self.interrupted
 
