@@ -142,6 +142,8 @@ def main(name: str, run: Callable[[Experiment], None], full: Mapping[str, Any], 
     except KeyboardInterrupt:
         print(f"\ninterrupted; finished steps are in {experiment.journal}, start again to go on")
         raise SystemExit(130) from None
+    except OSError as error:  # data that cannot be had, a disk that is full
+        raise SystemExit(f"\nerror: {error}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -183,6 +185,15 @@ def links_of(name: str, graph: nx.Graph, hubs: Iterable[tuple[Any, Iterable[Any]
         }
         for one, other in graph.edges
     ]
+
+
+def metropolis(graph: nx.Graph) -> np.ndarray:
+    """Weights of one round, written down once more: the largest other eigenvalue is the theory's rate."""
+    W = np.zeros((len(graph), len(graph)))
+    for one, other in graph.edges:
+        W[one, other] = W[other, one] = 1 / (1 + max(graph.degree[one], graph.degree[other]))
+    np.fill_diagonal(W, 1 - W.sum(axis=1))
+    return W
 
 
 def mean_and_range(values: Sequence[float], digits: int = 1) -> str:

@@ -219,8 +219,8 @@ larger likelihood, from {fits[0]["log_likelihood"]:.1f} with none to {fits[max(f
 {best} hop{"s" if best != 1 else ""}: {fits[best]["held_out"]:.1f} per row.
 
 **The price.** Already one hop takes {fits[1]["columns_shared"]} of {p["n_agents"]} columns out of their agents' hands; what
-a sum costs stays the same, as all agents take part in every round ("sent in all" also counts the sums of k-means, of which
-there are more or fewer, and a root's terms to its leaves). The work moves
+a sum costs stays the same, as all agents take part in every round; most of what is "sent in all" are the sums of the k-means
+with which a fit starts, and it needs more or fewer of them. The work moves
 to few roots: with {max(fits)} hops one of them does {fits[max(fits)]["root_work"] / fits[0]["root_work"]:,.0f} times what an agent
 does with none.
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from experiments.common import PAPER_ROUNDS, Experiment, common_start, main, markdown, style, tidy
+from experiments.common import PAPER_ROUNDS, Experiment, common_start, main, markdown, metropolis, style, tidy
 from vpem import Consensus, VerticalGaussianMixture
 from vpem.datasets import make_network_mixture, random_geometric_graph
 
@@ -30,15 +30,6 @@ def networks(p: dict[str, Any]) -> dict[str, nx.Graph]:
     """Two geometric networks and a cycle."""
     drawn = {name: random_geometric_graph(p["n_agents"], degree, p["seed"]) for name, degree in p["degrees"].items()}
     return {**drawn, "cycle": nx.cycle_graph(p["n_agents"])}
-
-
-def metropolis(graph: nx.Graph) -> np.ndarray:
-    """Weights of one round, written down once more: the largest other eigenvalue is the theory's rate."""
-    W = np.zeros((len(graph), len(graph)))
-    for one, other in graph.edges:
-        W[one, other] = W[other, one] = 1 / (1 + max(graph.degree[one], graph.degree[other]))
-    np.fill_diagonal(W, 1 - W.sum(axis=1))
-    return W
 
 
 def one_network(p: dict[str, Any], graph: nx.Graph) -> dict[str, Any]:

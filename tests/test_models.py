@@ -236,6 +236,21 @@ def test_other_ways_to_compress_are_not_read(tmp_path):
         vpem.load(path)
 
 
+def test_a_start_that_was_given_comes_back_too(tmp_path):
+    # Inverses of precisions are symmetric to rounding only.
+    X = make_vertical_blobs(50, 1, 4, 1, random_state=0).data
+    roots = np.random.default_rng(0).normal(size=(4, 4)) * [1e-3, 1.0, 1e3, 1.0]
+    model = VerticalGaussianMixture(
+        partition=[range(4)],
+        weights_init=[1.0],
+        means_init=X[:1],
+        precisions_init=[(roots.T @ roots + np.diag([1e-5, 1, 1e6, 1]))[None]],
+        max_iter=0,
+    ).fit(X)
+    vpem.save(model, tmp_path / "model")
+    assert vpem.load(tmp_path / "model").score(X) == model.score(X)
+
+
 def test_a_stream_does_not_survive_a_file_and_says_so(tmp_path):
     X = make_vertical_blobs(200, 3, 2, 2, random_state=0).data
     model = VerticalGaussianMixture(2, partition=PARTIES, random_state=0).partial_fit(X[:100])

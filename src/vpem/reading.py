@@ -220,4 +220,10 @@ def _is_number(text: str) -> bool:
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:
     """Names of a file's columns."""
+    if Path(path).is_file() and Path(path).suffix.lower() == ".csv":
+        try:
+            with pa_csv.open_csv(path) as first_rows:
+                return list(map(str, first_rows.schema.names))
+        except (pa.ArrowException, UnicodeDecodeError):
+            pass  # the whole table's error is the better one
     return list(map(str, _open(path, None).column_names))
