@@ -4,6 +4,10 @@
 tile of rows with columns before rows in memory, so that the machine's vectors run along the rows.
 
 Compiled code is kept on disk beside the package, or in the user's cache.
+
+The same input gives the same bits wherever it lies in memory. A loop that adds up in lanes and writes to memory is
+compiled twice, with and without lanes, and which of the two runs depends on how far apart its arrays are: so such a
+loop touches one work array only, which holds all that it needs.
 """
 
 from __future__ import annotations
@@ -96,11 +100,11 @@ def add_matrices(XT, blocks, starts, offsets, means, whiteners, normalizers, tar
     (n_components, width, width), upper triangular; normalizers (n_blocks, n_components).
     """
     n_rows, n_components = XT.shape[1], means.shape[0]
-    squares, whitened, other = np.empty(STRIP), np.empty(STRIP), np.empty(STRIP)
     for b in blocks:
         start, width = starts[b], starts[b + 1] - starts[b]
         # Zeros around both, so that columns can be taken by fours and by twos.
-        deviations, whitener = np.zeros((width + 3, STRIP)), np.zeros((width + 3, width + 1))
+        work, whitener = np.zeros((3 + width + 3, STRIP)), np.zeros((width + 3, width + 1))
+        squares, whitened, other, deviations = work[0], work[1], work[2], work[3:]
         for k in range(n_components):
             for i in range(width):
                 row = offsets[b] + (k * width + i) * width
@@ -265,21 +269,20 @@ def collect_matrices(  # type: ignore[no-untyped-def]
 
     scatters: flat, each block's (n_components, width, width) at its offset; the counts are put at its first column.
     """
-    n_rows, n_components = XT.shape[1], shifts.shape[0]
-    weighted, other, weights, sums = np.zeros(STRIP), np.zeros(STRIP), np.zeros(STRIP), np.zeros((2, 4))
+    n_rows, n_components, sums = XT.shape[1], shifts.shape[0], np.zeros((2, 4))
     for b in blocks:
         start, width = starts[b], starts[b + 1] - starts[b]
         view = views[start]
-        deviations = np.zeros((width + 3, STRIP))
+        work = np.zeros((3 + width + 3, STRIP))
+        weighted, other, weights, deviations = work[0], work[1], work[2], work[3:]
         for first in range(0, n_rows, STRIP):
             n = min(STRIP, n_rows - first)
             weights[n:] = 0.0
             for k in range(n_components):
-                count = 0.0
                 for m in range(n):
                     x = XT[start, first + m]
                     weights[m] = responsibilities[view, k, first + m] if x == x else 0.0
-                    count += weights[m]
+                count = total_of(weights)
                 if count == 0.0:
                     continue
                 counts[k, start] += count

@@ -30,6 +30,14 @@ LOWEST = -1e300
 """Least contribution of a row: minus infinity would turn into NaN where a network takes zero times it."""
 
 
+SINGULAR = 64 * EPSILON
+"""Share of its variance, per column of the block, that a column must have left, given the others.
+
+Sums in another order, and other processors, round differently, by about EPSILON per column: a matrix that is singular
+must be found so by all of them.
+"""
+
+
 class CollapsedComponentError(ValueError):
     """A covariance within one block is not positive definite, to rounding.
 
@@ -350,9 +358,9 @@ def _factors(covariances: Array) -> Array:
             except np.linalg.LinAlgError:
                 raise CollapsedComponentError(component) from None
         raise
-    # What a column has left, given the others, must be more than the rounding of its own variance.
+    # What a column has left, given the others, must be well above the rounding of its own variance.
     left, whole = (np.diagonal(part, axis1=1, axis2=2) for part in (factors, covariances))
-    sound = (left**2 > covariances.shape[1] * EPSILON * whole).all(axis=1)
+    sound = (left**2 > SINGULAR * covariances.shape[1] * whole).all(axis=1)
     if not sound.all():
         raise CollapsedComponentError(int(np.argmin(sound)))
     return factors

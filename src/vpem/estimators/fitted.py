@@ -18,6 +18,7 @@ from vpem.core.network import NamedHub, Network
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks
 from vpem.simulation.model import Mixture
+from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -140,7 +141,8 @@ class FittedMixture:
         widest = max(len(columns) for columns, _ in blocks)
         for rows in row_chunks(0, len(table), max(len(log_weights) * widest, table.shape[1])):
             chunk = table[rows]
-            total = sum(observed_contribution(chunk[:, columns], block) for columns, block in blocks)
+            with one_blas_thread():
+                total = sum(observed_contribution(chunk[:, columns], block) for columns, block in blocks)
             yield normalize(total + log_weights)
 
     def _n_parameters(self) -> int:

@@ -33,6 +33,7 @@ from vpem.simulation.em import MixtureFit, certify, em
 from vpem.simulation.incremental import Stream, incremental_em, online_step
 from vpem.simulation.model import Mixture, Problem, make_problem
 from vpem.simulation.starts import Start, make_start
+from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -209,7 +210,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         -------
         self
         """
-        with checks.unchanged_on_error(self):
+        with checks.unchanged_on_error(self), one_blas_thread():
             return self._fit(X)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> VerticalGaussianMixture:  # noqa: ARG002 (scikit-learn's)
@@ -228,7 +229,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         -------
         self
         """
-        with checks.unchanged_on_error(self):
+        with checks.unchanged_on_error(self), one_blas_thread():
             return self._partial_fit(X)
 
     def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
