@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from vpem import Consensus, VerticalGaussianMixture
-from vpem.core import kernels
+from vpem.core import kernels, matrix_kernels
+from vpem.core.matrix_kernels import find_patterns
 from vpem.tables import ArrowTable
 
 COLUMNS = {"a": [4, 0], "b": [1], "c": [2, 3, 5]}
@@ -50,21 +51,36 @@ def calls(n_rows, gaps):
 
     three, out = zeros((k, d), (k, d), (k, d)), zeros((1, k, n_rows))
     parameters = [X, means, scales, normalizers, log_weights[0], means]
+    patterns = find_patterns(XT, starts, both if gaps else both[:0])
+    precisions = np.concatenate([np.tile(np.eye(width).ravel(), k) for width in (3, 4)])
+    matrices = [
+        XT,
+        both,
+        starts,
+        offsets,
+        means,
+        whiteners,
+        precisions,
+        normalizers[:2, :k].copy(),
+        targets,
+        *patterns,
+    ]
+
+    def add_matrices(*arrays):
+        matrix_kernels.add_matrices(*arrays[:9], arrays[9:14], arrays[14])
+
+    def collect_matrices(*arrays):
+        matrix_kernels.collect_matrices(*arrays[:9], arrays[9:14], *arrays[14:])
+
+    summed = [XT, both, starts, offsets, means, precisions, means, weights, targets, *patterns]
     return [
+        (add_matrices, [*matrices, *out], 1),
+        (collect_matrices, [*summed, *three[:2], *zeros(offsets[-1], 2)], 4),
         (kernels.add_moments, [X, *zeros(d, d, d)], 3),
         (kernels.add_squares, [X, means[0], *zeros(d)], 1),
         (kernels.add_columns, [XT, columns, means, scales, normalizers, targets, *out], 1),
-        (
-            kernels.add_matrices,
-            [XT, both, starts, offsets, means, whiteners, normalizers[:2, :k].copy(), targets, *out],
-            1,
-        ),
         (kernels.collect_columns, [XT, columns, means, weights, targets, *three], 3),
-        (
-            kernels.collect_matrices,
-            [XT, both, starts, offsets, means, weights, targets, *three[:2], *zeros(offsets[-1])],
-            3,
-        ),
+        (kernels.fill_columns, [XT, both, starts, means, scales, means, weights, targets, *three, *zeros(2)], 4),
         (kernels.pass_columns, [*parameters, *three, *zeros(k, n_rows, 1)], 6),
         (kernels.add_row_distances, [X, means, *zeros((k, n_rows))], 1),
         (kernels.collect_rows, [X, means, weights[0], *three], 3),

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from oracles import relative_error
 from vpem import Consensus, VerticalGaussianMixture, VerticalKMeans
-from vpem.core import kernels
+from vpem.core import kernels, matrix_kernels
 from vpem.core.covariances import CovarianceRule
 from vpem.core.gaps import expected_statistics, observed_contribution
 from vpem.core.initial import centre_sums, nearest, squared_distances
 from vpem.core.mixture import careful_m_step, careful_m_steps, make_block, normalize
 from vpem.core.network import make_network
 from vpem.core.overall import column_moments, shared_statistics
-from vpem.core.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks
+from vpem.core.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks, warm_up
 from vpem.core.settings import STARTS
 
 # Sums in another order.
@@ -291,8 +291,9 @@ def test_statistics_that_need_no_sum(seed, covariance_type, widths, n_rows, gaps
 
 
 def test_nothing_is_left_to_compile_after_the_warm_up():
-    kernels.warm_up()
-    functions = [function for function in vars(kernels).values() if hasattr(function, "signatures")]
+    warm_up()
+    rooms = {**vars(kernels), **vars(matrix_kernels)}
+    functions = [function for function in rooms.values() if hasattr(function, "signatures")]
     before = [set(function.signatures) for function in functions]
     X = np.random.default_rng(0).normal(size=(60, 6))
     X[::7, 1] = np.nan

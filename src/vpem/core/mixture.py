@@ -144,6 +144,36 @@ def normalize(log_joint: Array) -> tuple[Array, Array]:
     return joint, np.log(total) + largest
 
 
+def respond(sums: Array, log_weights: Array) -> tuple[Array, Array]:
+    """E-step of rows from the network's sums: responsibilities and log-likelihoods.
+
+    A row that no party has adds nothing to any sum: its sums are zero, and so are its responsibilities and its
+    log-likelihood. It does not count.
+
+    Parameters
+    ----------
+    sums : array of shape (..., n_components)
+    log_weights : array that broadcasts against it
+
+    Returns
+    -------
+    responsibilities : array of shape (..., n_components)
+    log_likelihoods : array of shape (...)
+    """
+    responsibilities, log_likelihoods = normalize(sums + log_weights)
+    is_there = (sums != 0).any(axis=-1)
+    return responsibilities * is_there[..., None], log_likelihoods * is_there
+
+
+def n_present(counts: Array) -> Array:
+    """How many rows some party has, from sums of responsibilities; (..., n_components) to (...).
+
+    Responsibilities of such a row add up to one; of others, to zero.
+    """
+    found: Array = np.maximum(np.rint(counts.sum(axis=-1)), 1.0)
+    return found
+
+
 def block_statistics(X: NDArray[np.floating], responsibilities: Array, *, is_matrix: bool) -> Statistics:
     """Sufficient statistics of some rows within one block; those of other rows can be added to them.
 

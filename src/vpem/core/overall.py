@@ -90,7 +90,7 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
     Raises
     ------
     CollapsedComponentError
-        If a block's columns have a singular covariance, so that no component could have another.
+        If a column does not vary, so that no component could have a covariance.
     """
     counts, means, variances, largest = column_moments(X)
     for party, held in zip(network.parties, network.columns, strict=True):
@@ -124,11 +124,12 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
     else:
         _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)), has_gaps)
     blocks = []
-    for hub, held, found in zip(network.hubs, columns, statistics, strict=True):
+    for hub, held, found, diagonal_block in zip(network.hubs, columns, statistics, plain, strict=True):
         try:
             block = m_step(found, rule)
         except CollapsedComponentError:
-            raise CollapsedComponentError(None, network.parties[hub.root]) from None
+            # Components can have covariances where all rows together have none: clusters that are far apart.
+            block = diagonal_block
         diagonal = np.diagonal(block.covariances[0]) if rule.is_matrix else block.covariances[0]
         if (diagonal <= noise[held]).any():
             raise CollapsedComponentError(None, network.parties[hub.root])

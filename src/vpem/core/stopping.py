@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+RECENT = 10
+"""Iterations over which a run that has not converged must hold what it has reached."""
+
+
+def comparable_bound(bounds: Sequence[float], converged: bool) -> float:
+    """What a run counts for when the best of several is chosen.
+
+    The last bound if the run has converged, else the lowest of the last few: with shrinkage or inexact sums a run can
+    go up and down, and must not win by the peak at which it happens to end.
+
+    Parameters
+    ----------
+    bounds : sequence of float
+        Of each iteration, the smallest that any root sees.
+    converged : bool
+    """
+    if not bounds:
+        return -math.inf
+    return bounds[-1] if converged else min(bounds[-RECENT:])
 
 
 def has_converged(history: Sequence[NDArray[np.float64]], tol: float) -> NDArray[np.bool_]:

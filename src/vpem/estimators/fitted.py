@@ -47,15 +47,16 @@ class FittedMixture:
 
         Gaps are marginalized; a row in which everything is missing gets the weights.
         """
-        return np.concatenate([responsibilities for responsibilities, _ in self._evaluate(X)])
+        return np.concatenate([responsibilities for responsibilities, *_ in self._evaluate(X)])
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of each row (of what it has) under the assembled model; (n_samples,)."""
-        return np.concatenate([log_likelihoods for _, log_likelihoods in self._evaluate(X)])
+        return np.concatenate([log_likelihoods for _, log_likelihoods, _ in self._evaluate(X)])
 
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
-        """Mean log-density per row under the assembled model."""
-        return float(self.score_samples(X).mean())
+        """Mean log-density per row under the assembled model; rows without any value do not count."""
+        total, n_rows = self._total(X)
+        return total / n_rows
 
     def sample(self, n_samples: int = 1) -> tuple[Array, NDArray[np.intp]]:
         """Draw rows from the assembled model, as scikit-learn does: component after component.
@@ -84,12 +85,12 @@ class FittedMixture:
 
     def bic(self, X: ArrayLike) -> float:
         """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them."""
-        scores = self.score_samples(X)
-        return float(-2 * scores.sum() + self._n_parameters() * math.log(len(scores)))
+        total, n_rows = self._total(X)
+        return -2 * total + self._n_parameters() * math.log(n_rows)
 
     def aic(self, X: ArrayLike) -> float:
         """Akaike information criterion on X; the lower, the better. Parameters count as the blocks have them."""
-        return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
+        return -2 * self._total(X)[0] + 2 * self._n_parameters()
 
     def covariance_matrix(self) -> Array:
         """Dense covariances in the order of X's columns; (n_components, n_features, n_features)."""
@@ -132,8 +133,16 @@ class FittedMixture:
             model.feature_names_in_ = self.feature_names_in_
         return model
 
-    def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array]]:
-        """Responsibilities and log-densities of X, some rows at a time."""
+    def _total(self, X: ArrayLike) -> tuple[float, int]:
+        """Log-density of all rows, and how many have some value."""
+        parts = [part[1:] for part in self._evaluate(X)]
+        scores, is_there = map(np.concatenate, zip(*parts, strict=True))
+        if not is_there.any():
+            raise ValueError("expected rows with some values, got gaps (NaN) only")
+        return float(scores.sum()), int(is_there.sum())
+
+    def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
+        """Responsibilities and log-densities of X, and which rows have some value; some rows at a time."""
         check_is_fitted(self, "weights_")
         table = checks.read_table(self, X, reset=False)
         log_weights = np.log(self.weights_)
@@ -143,7 +152,8 @@ class FittedMixture:
             chunk = table[rows]
             with one_blas_thread():
                 total = sum(observed_contribution(chunk[:, columns], block) for columns, block in blocks)
-            yield normalize(total + log_weights)
+            is_there: NDArray[np.bool_] = np.asarray(~np.isnan(chunk).all(axis=1))
+            yield *normalize(total + log_weights), is_there
 
     def _n_parameters(self) -> int:
         """Free parameters of the block structure."""

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from vpem.core import kernels
 from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import RESTART, shared_generator
 from vpem.core.meeting import meeting_traffic
 from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network
 from vpem.core.overall import look_again
+from vpem.core.packed import warm_up
 from vpem.core.repair import Repair
 from vpem.core.rows import Table
 from vpem.core.settings import STARTS, Agreement, Settings
@@ -262,7 +262,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             result = fit_with_agents(table, network, agreement, given, progress)
             return self._end_fit(problem, settings, seed, result, result.traffic, result.repairs)
         with progress.waiting("compiling the inner loops, which are kept for the next time,"):
-            kernels.warm_up()
+            warm_up()
         progress.note(f"the network's sum is computed as {summation.adder(network).path}")
         traffic = meeting_traffic(network, len(table), int(self.hops)) + pooling_traffic(network, len(table))
         best: tuple[MixtureFit, Start] | None = None

@@ -149,11 +149,11 @@ def _sweep(
         for start in range(0, len(chunk), n_tile):
             XT = problem.columns_first(chunk[start : start + n_tile])
             out = np.zeros((n_targets, n_components, XT.shape[1]))
-            if isinstance(contributions, Distances):  # before rows with gaps are set apart
-                contributions.add(XT, targets, out)
-            if kinds is None or kinds.apart or gaps.any():
+            if kinds is None or gaps.any():
                 kinds = sort_blocks(layout, XT, gaps)
-            if isinstance(contributions, Densities):
+            if isinstance(contributions, Distances):
+                contributions.add(XT, targets, out)
+            else:
                 contributions.add(XT, kinds, targets, out)
             here = slice(rows.start + start, rows.start + start + XT.shape[1])
             sums = out if adder.is_exact else adder.add(out, here)
@@ -197,8 +197,7 @@ def _sweep(
         own.scores += scores[np.isfinite(scores)].sum()
         return own
 
-    has_other_gaps = bool((gaps & (layout.widths > 1)).any())
-    is_plain = adder.is_exact and layout.by_column.all() and not has_other_gaps and layout.n_columns > NARROW
+    is_plain = adder.is_exact and layout.by_column.all() and not gaps.any() and layout.n_columns > NARROW
     work = by_rows if is_plain else by_tiles
     total: Sums | None = None
     chunks = row_chunks(within.start, within.stop, widest)
