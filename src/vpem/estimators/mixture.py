@@ -310,7 +310,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         stopped: bool = False,
     ) -> VerticalGaussianMixture:
         """Set the fitted attributes, certificate included; warn if the fit did not converge."""
-        self._keep(problem.network, settings, seed, result, traffic)
+        self._keep(problem.network, problem.summation, settings, seed, result, traffic)
         self.repairs_ = list(repairs)
         self.certificate_ = certify(problem, result.mixture, settings)
         self.disagreement_ = self.certificate_.disagreement
@@ -350,7 +350,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             problem, mixture = Problem(table, network, summation, overall), self._mixture
             traffic = self.traffic_ + traffic
         result, stream, disagreement = online_step(problem, mixture, settings, stream)
-        self._keep(network, settings, seed, result, traffic + result.traffic)
+        self._keep(network, summation, settings, seed, result, traffic + result.traffic)
         self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
         self._stream, self._last_lower_bounds = stream, None
@@ -452,10 +452,18 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             )
         return engine
 
-    def _keep(self, network: Network, settings: Settings, seed: int, result: MixtureFit, traffic: Traffic) -> None:
+    def _keep(
+        self,
+        network: Network,
+        summation: Summation,
+        settings: Settings,
+        seed: int,
+        result: MixtureFit,
+        traffic: Traffic,
+    ) -> None:
         """Set the fitted attributes that every kind of fit has."""
         mixture = result.mixture
-        self._network, self._mixture, self._seed = network, mixture, seed
+        self._network, self._summation, self._mixture, self._seed = network, summation, mixture, seed
         self._covariance_type = settings.covariance_type
         self._last_lower_bounds = result.lower_bounds[-1] if result.lower_bounds else None
         self.weights_ = mixture.weights.mean(axis=0)
