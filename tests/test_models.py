@@ -82,6 +82,14 @@ def test_names_of_columns_and_streams(tmp_path):
         again.predict(X.rename(columns={"age": "years"}))
 
 
+def test_arguments_for_a_later_fit_leave_a_file_that_can_be_read(tmp_path):
+    model, X = fitted(covariance_type="diag")
+    vpem.save(model.set_params(covariance_type="full", shrinkage="oas"), tmp_path / "model")
+    again = vpem.load(tmp_path / "model")
+    assert (again.covariance_type, again.shrinkage) == ("diag", None)
+    np.testing.assert_array_equal(again.score_samples(X), model.score_samples(X))
+
+
 def test_numpy_reads_the_arrays_and_json_the_rest(tmp_path):
     model, _ = fitted()
     vpem.save(model, tmp_path / "model")

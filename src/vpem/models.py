@@ -111,6 +111,8 @@ def _plain_parameters(model: VerticalGaussianMixture) -> Parameters:
     found = {name: getattr(model, name) for name in Parameters.__struct_fields__}
     if not isinstance(model.random_state, int | np.integer):
         found["random_state"] = None
+    if not STRUCTURES[model._covariance_type].is_matrix:  # else set for a later fit, with another covariance type
+        found["shrinkage"] = None
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
     return Parameters(**{**plain, "warm_start": bool(model.warm_start)})
 

@@ -372,6 +372,7 @@ WRONG = [
     (["experiment", "pulsr"], "did you mean 'pulsar'?"),
     (["fit", "bank.csv", "-k", "2", "--shrinkage", "lw"], "expected --shrinkage to be oas or a number from 0 to 1"),
     (["select", "bank.csv", "--shrinkage", "1.5"], "from 0 to 1, got '1.5'"),
+    (["fit", "bank.csv", "-k", "2", "--shrinkage", "oas", "--covariance", "diag"], "'full' or 'tied' with shrinkage"),
     (["select", "bank.csv", "--shrinkage", "nan"], "from 0 to 1, got 'nan'"),
 ]
 

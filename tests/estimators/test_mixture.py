@@ -396,11 +396,19 @@ def test_verbose_tells_of_starts_and_iterations(X, capsys):
         ({"precisions_init": [[[[1e-9, 5e-10], [0, 1e-9]]] * 2] * 2 + [np.ones((2, 1, 1))]}, "to be symmetric"),
         ({"verbose": "x"}, "verbose to be a whole number"),
         ({"precisions_init": [-np.ones((2, 2))] * 3, "covariance_type": "diag"}, "to be positive"),
+        ({"shrinkage": "oas", "covariance_type": "diag"}, "expected covariance_type 'full' or 'tied' with shrinkage"),
+        ({"shrinkage": 0.5, "covariance_type": "spherical"}, "toward their diagonals, got shrinkage=0.5 with 'sph"),
     ],
 )
 def test_bad_arguments_say_what_was_expected(X, arguments, message):
     with pytest.raises(ValueError, match=message):
         fitted(X, **arguments)
+
+
+def test_no_shrinkage_suits_every_covariance_type(X):
+    for nothing in (None, 0, 0.0):
+        assert fitted(X, shrinkage=nothing, covariance_type="diag").converged_
+    assert fitted(X, shrinkage="oas", covariance_type="tied").converged_
 
 
 def test_a_summation_of_another_kind(X):

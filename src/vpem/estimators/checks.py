@@ -45,13 +45,21 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def check_shrinkage(value: Any) -> float | str | None:
-    """None, "oas" or a number from 0 to 1."""
-    if value is None or (isinstance(value, str) and value == "oas"):
-        return value
-    if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) <= 1:
-        raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {value!r}")
-    return float(value)
+def check_shrinkage(value: Any, covariance_type: str) -> float | str | None:
+    """None, "oas" or a number from 0 to 1; above 0 only where covariances have more than a diagonal."""
+    if value is None:
+        return None
+    if not (isinstance(value, str) and value == "oas"):
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) <= 1:
+            raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {value!r}")
+        value = float(value)
+    if value != 0 and not STRUCTURES[covariance_type].is_matrix:
+        raise ValueError(
+            "expected covariance_type 'full' or 'tied' with shrinkage, which draws covariances toward their "
+            f"diagonals, got shrinkage={value!r} with {covariance_type!r}; try shrinkage=None"
+        )
+    found: float | str = value
+    return found
 
 
 @contextmanager

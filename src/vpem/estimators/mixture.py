@@ -66,7 +66,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas" or None, default=None
         How far each block's covariances are drawn toward their diagonals, from 0 to 1: for parties with many columns
-        beside their rows. "oas" finds the amount by itself. The likelihood may then fall.
+        beside their rows. "oas" finds the amount by itself. The likelihood may then fall. For "full" and "tied".
     tol : float, default=1e-3
         Stop when every root's log-likelihood per row changes by less.
     reg_covar : float, default=1e-6
@@ -364,13 +364,14 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         return tags
 
     def _settings(self) -> Settings:
+        covariance_type = checks.check_choice("covariance_type", self.covariance_type, tuple(STRUCTURES))
         return Settings(
             n_components=checks.check_count("n_components", self.n_components, 1),
-            covariance_type=checks.check_choice("covariance_type", self.covariance_type, tuple(STRUCTURES)),
+            covariance_type=covariance_type,
             tol=checks.check_non_negative("tol", self.tol),
             reg_covar=checks.check_non_negative("reg_covar", self.reg_covar),
             max_iter=checks.check_count("max_iter", self.max_iter, 0),
-            shrinkage=checks.check_shrinkage(self.shrinkage),
+            shrinkage=checks.check_shrinkage(self.shrinkage, covariance_type),
         )
 
     def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
