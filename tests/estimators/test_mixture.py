@@ -102,11 +102,45 @@ def test_to_sklearn_has_the_same_densities(X, covariance_type, graph):
     assert (other.predict(X) == model.predict(X)).all()
     assert other.sample(3)[0].shape == (3, 5)
     assert other.n_iter_ == model.n_iter_
+    assert other.covariance_type == ("diag" if covariance_type == "spherical" else covariance_type)
     if other.covariance_type == "diag":
         np.testing.assert_allclose(other.precisions_ * other.covariances_, 1.0)
     else:
         products = other.precisions_ @ other.covariances_
         np.testing.assert_allclose(products, np.broadcast_to(np.eye(5), products.shape), atol=1e-9)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("partition", [[range(5)], PARTIES, None], ids=["one", "three", "five"])
+def test_to_sklearn_has_the_same_criteria(X, covariance_type, partition):
+    model = fitted(X, covariance_type=covariance_type, partition=partition)
+    widths = [len(hub.columns) for hub in model.hubs_]
+    entries = {
+        "full": 2 * sum(width * (width + 1) // 2 for width in widths),
+        "tied": sum(width * (width + 1) // 2 for width in widths),
+        "diag": 2 * 5,
+        "spherical": 2 * len(widths),
+    }[covariance_type]
+    converted = model.to_sklearn()
+    for other in (converted, pickle.loads(pickle.dumps(converted))):
+        assert other._n_parameters() == 1 + 2 * 5 + entries
+        assert other.bic(X) == pytest.approx(model.bic(X), rel=1e-9)
+        assert other.aic(X) == pytest.approx(model.aic(X), rel=1e-9)
+        np.testing.assert_allclose(other.score_samples(X), model.score_samples(X), rtol=1e-9)
+    if partition and len(partition) == 1:
+        assert type(converted) is GaussianMixture, "scikit-learn has the same model"
+        assert converted.covariance_type == covariance_type
+        assert converted.covariances_.shape == converted.precisions_.shape == model.covariances_[0].shape
+
+
+def test_a_converted_model_that_is_fitted_again_has_no_blocks(X):
+    converted = fitted(X).to_sklearn()
+    dense = GaussianMixture(2, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="minimum of 2"):
+        converted.fit(X[:1])
+    assert converted._n_parameters() < dense._n_parameters()
+    for again in (clone(converted).fit(X), converted.fit(X)):
+        assert again._n_parameters() == dense._n_parameters()
 
 
 def test_attributes_fit_together_on_a_graph_with_hubs(X):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.validation import check_is_fitted
 
-from vpem.core.covariances import n_covariance_parameters
+from vpem.core.covariances import STRUCTURES, n_covariance_parameters
 from vpem.core.gaps import observed_contribution
 from vpem.core.mixture import normalize
 from vpem.core.network import NamedHub, Network
@@ -20,6 +20,31 @@ from vpem.estimators import checks
 from vpem.simulation.model import Mixture
 
 Array = NDArray[np.float64]
+
+
+class BlockMixture(GaussianMixture):  # type: ignore[misc]  # scikit-learn has no types
+    """`sklearn.mixture.GaussianMixture` whose covariances are known to consist of blocks, for `bic` and `aic`.
+
+    scikit-learn would count every entry of the dense matrices. A new fit knows no blocks, and counts as scikit-learn
+    does.
+
+    Attributes
+    ----------
+    n_block_parameters_ : int
+        Free parameters of the block structure.
+    """
+
+    n_block_parameters_: int
+
+    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
+        """Fit as scikit-learn does, without blocks."""
+        labels: NDArray[np.intp] = super().fit_predict(X, y)
+        if hasattr(self, "n_block_parameters_"):
+            del self.n_block_parameters_
+        return labels
+
+    def _n_parameters(self) -> int:
+        return int(getattr(self, "n_block_parameters_", super()._n_parameters()))
 
 
 class FittedMixture:
@@ -103,28 +128,41 @@ class FittedMixture:
         return dense
 
     def to_sklearn(self) -> GaussianMixture:
-        """Fitted `sklearn.mixture.GaussianMixture` with the same densities.
+        """Fitted `sklearn.mixture.GaussianMixture` with the same densities, `bic` and `aic`.
 
-        It is "full", "tied" or "diag"; "spherical" blocks, each with a variance of its own, become "diag".
+        It has the covariance type of the fit, except that "spherical" with several blocks, each of which has a
+        variance of its own, becomes "diag". Where scikit-learn would count other parameters than the blocks have, the
+        result is a `BlockMixture`: a subclass that differs in that count only.
         """
-        dense = self.covariance_matrix()
-        kind = "diag" if self._covariance_type == "spherical" else self._covariance_type
-        model = GaussianMixture(
-            len(self.weights_),
+        dense, n_parameters = self.covariance_matrix(), self._n_parameters()
+        n_components, n_features = self.means_.shape
+        kind = self._covariance_type
+        if kind == "spherical" and len(self._network.hubs) > 1:
+            kind = "diag"
+        counted = (
+            n_components - 1 + n_components * n_features + n_covariance_parameters(n_components, n_features, kind)
+        )
+        model = (GaussianMixture if counted == n_parameters else BlockMixture)(
+            n_components,
             covariance_type=kind,
             tol=self.tol,
             reg_covar=self.reg_covar,
             max_iter=self.max_iter,
             random_state=self.random_state,
         )
+        if counted != n_parameters:
+            model.n_block_parameters_ = n_parameters
         factors = np.linalg.inv(np.linalg.cholesky(dense)).transpose(0, 2, 1)
         if kind == "tied":
             dense, factors = dense[0], factors[0]
         elif kind == "diag":
             dense, factors = (np.diagonal(part, axis1=1, axis2=2).copy() for part in (dense, factors))
+        elif kind == "spherical":
+            dense, factors = dense[:, 0, 0].copy(), factors[:, 0, 0].copy()
         model.weights_, model.means_ = self.weights_.copy(), self.means_.copy()
         model.covariances_, model.precisions_cholesky_ = dense, factors
-        model.precisions_ = factors**2 if kind == "diag" else factors @ np.swapaxes(factors, -1, -2)
+        is_matrix = STRUCTURES[kind].is_matrix
+        model.precisions_ = factors @ np.swapaxes(factors, -1, -2) if is_matrix else factors**2
         for name in ("converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_"):
             setattr(model, name, getattr(self, name))
         if hasattr(self, "feature_names_in_"):
