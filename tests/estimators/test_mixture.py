@@ -439,6 +439,65 @@ def test_bad_arguments_say_what_was_expected(X, arguments, message):
         fitted(X, **arguments)
 
 
+NO_MATRICES = {
+    "zero": np.zeros((2, 2)),
+    "singular": np.ones((2, 2)),
+    "singular but for rounding": [[1.0, 1 / 3], [1 / 3, 1 / 9 + 1e-17]],
+    "indefinite": [[1.0, 2.0], [2.0, 1.0]],
+    "asymmetric": [[1.0, 0.5], [0.1, 1.0]],
+    "negative": -np.eye(2),
+    "not a number": [[np.nan, 0.0], [0.0, 1.0]],
+}
+
+
+@pytest.mark.parametrize("exponent", [-320, -310, -299, -220, -140, 0, 8, 140, 299, 307])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_precisions_of_every_size(X, covariance_type, exponent):
+    scale = float(f"1e{exponent}")
+
+    def of_type(matrix, width):
+        matrix = np.asarray(matrix)[:width, :width] * scale
+        variances = np.diagonal(matrix)
+        forms = {"full": [matrix] * 2, "tied": matrix, "diag": [variances] * 2, "spherical": [variances[0]] * 2}
+        return np.array(forms[covariance_type])
+
+    def fit_with(matrix, max_iter):
+        given = [of_type(matrix, 2), of_type(matrix, 2), of_type(np.eye(1), 1)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            common = {"weights_init": [0.3, 0.7], "means_init": X[:2], "precisions_init": given}
+            return given, fitted(X, covariance_type=covariance_type, max_iter=max_iter, **common)
+
+    sound = [[2.0, -1.0], [-1.0, 3.0]]
+    if -300 <= exponent <= 300:
+        given, model = fit_with(sound, 0)
+        for found, precision in zip(model.covariances_, given, strict=True):
+            expected = np.linalg.inv(precision / scale) if covariance_type in ("full", "tied") else scale / precision
+            np.testing.assert_allclose(found * scale, expected, rtol=1e-12)
+        _, model = fit_with(sound, 2)
+        assert np.isfinite(model.covariance_matrix()).all()
+        assert np.isfinite(model.means_).all()
+    else:
+        with pytest.raises(
+            ValueError, match=r"(?s)precisions_init.0. to be .*from 1e-300 to 1e\+300, got .*scale the col"
+        ):
+            fit_with(sound, 0)
+    for name, matrix in NO_MATRICES.items():
+        if name in ("zero", "negative", "not a number") or covariance_type in ("full", "tied"):
+            with pytest.raises(ValueError, match=r"expected precisions_init.0. to be") as caught:
+                fit_with(matrix, 0)
+            assert type(caught.value) is ValueError, name
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_singular_precisions_are_singular_at_every_scale(covariance_type):
+    network, _ = checks.build_network([range(3)], "star", 0, None, 3, None, 0)
+    for exponent in range(-320, 308):
+        precisions = np.ones((1, 3, 3) if covariance_type == "full" else (3, 3)) * float(f"1e{exponent}")
+        with pytest.raises(ValueError, match="to be symmetric and positive definite"):
+            checks.covariances_from_precisions([precisions], covariance_type, 1, network)
+
+
 def test_no_shrinkage_suits_every_covariance_type(X):
     for nothing in (None, 0, 0.0):
         assert fitted(X, shrinkage=nothing, covariance_type="diag").converged_

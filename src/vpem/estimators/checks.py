@@ -17,7 +17,9 @@ from sklearn.utils.validation import validate_data
 from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import HUB_TIES, shared_generator
 from vpem.core.kernels import count_infinities
+from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network, assign_columns, make_network
+from vpem.core.overall import LARGEST
 from vpem.core.rows import Table, row_chunks
 from vpem.core.summation import Consensus, Star, Summation
 
@@ -185,17 +187,38 @@ def covariances_from_precisions(
         }[covariance_type]
         name = f"precisions_init[{number}]"
         found = finite_array(name, given, shape)
-        if STRUCTURES[covariance_type].is_matrix:
-            found = found.reshape(-1, width, width)
-            flipped = found.transpose(0, 2, 1)
-            if np.abs(found - flipped).max() > 1e-8 * np.abs(found).max() or np.linalg.eigvalsh(found).min() <= 0:
-                raise ValueError(f"expected {name} to be symmetric and positive definite, got {given!r}")
-            covariances.append(np.linalg.inv(found).astype(np.float64))
-        else:
-            if (found <= 0).any():
-                raise ValueError(f"expected {name} to be positive, got {given!r}")
-            covariances.append(1.0 / found.reshape(n_components, -1))
+        is_matrix = STRUCTURES[covariance_type].is_matrix
+        inverse = _inverses(found.reshape(-1, width, width) if is_matrix else found.reshape(n_components, -1))
+        if inverse is None:
+            needed = "symmetric and positive definite" if is_matrix else "positive"
+            raise ValueError(
+                f"expected {name} to be {needed}, with variances (its inverse) from {1 / LARGEST**2:g} to "
+                f"{LARGEST**2:g}, got {given!r}; scale the columns if they are that small or large"
+            )
+        covariances.append(inverse)
     return covariances
+
+
+def _inverses(precisions: Array) -> Array | None:
+    """Covariances of (n_components, width, width) or (n_components, width) precisions; None if they are none."""
+    no_means, found = np.zeros((len(precisions), precisions.shape[-1])), precisions
+    # By a power of two, which changes no digit: LAPACK must neither overflow nor take small numbers for zeros.
+    _, exponents = np.frexp(np.abs(precisions).max(axis=tuple(range(1, precisions.ndim)), keepdims=True))
+    scaled = np.ldexp(precisions, -exponents)
+    try:
+        make_block(no_means, scaled)
+        with np.errstate(over="ignore", under="ignore"):
+            if scaled.ndim == 3:
+                if np.abs(scaled - scaled.transpose(0, 2, 1)).max() > 1e-8:
+                    return None
+                found = np.ldexp(np.linalg.inv(scaled), -exponents)
+            else:
+                found = 1.0 / precisions
+        make_block(no_means, found)
+    except (np.linalg.LinAlgError, CollapsedComponentError):
+        return None
+    variances = np.diagonal(found, axis1=1, axis2=2) if found.ndim == 3 else found
+    return found if ((variances >= LARGEST**-2) & (variances <= LARGEST**2)).all() else None
 
 
 def finite_array(name: str, value: Any, shape: tuple[int, ...]) -> Array:
