@@ -1,13 +1,16 @@
 """VerticalGaussianMixture as a scikit-learn estimator."""
 
+import itertools
 import pickle
 import re
 import warnings
+from fractions import Fraction
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_normal
@@ -29,6 +32,7 @@ from vpem.estimators import checks
 from vpem.simulation.em import em
 from vpem.simulation.model import make_problem
 from vpem.simulation.starts import make_start
+from vpem.tables import ArrowTable
 
 TYPES = ["full", "tied", "diag", "spherical"]
 PARTIES = {"bank": [0, 3], "shop": [1, 2], "post": [4]}
@@ -537,15 +541,78 @@ def test_a_generator_is_a_random_state(X):
 
 
 def test_rows_beyond_all_densities(X):
-    far = np.vstack([X[:1], np.full((1, 5), 1e200)])
+    far = np.vstack([X[:1], np.full((1, 5), 1e149)])
     model = fitted(X)
     assert np.isfinite(model.predict_proba(far)).all()
-    assert model.score_samples(far)[1] < -1e299
+    assert -1e300 < model.score_samples(far)[1] < -1e290
     # Zero times minus infinity would be NaN: with one round, agents two hops away count for nothing.
     with pytest.warns(ConvergenceWarning):
         lost = fitted(X, graph="path", summation=Consensus(1), means_init=np.full((2, 5), 1e160), max_iter=3, tol=0.0)
     assert np.isfinite(lost.lower_bounds_).all()
     assert np.isfinite(lost.means_).all()
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "score", "score_samples", "bic", "aic"])
+def test_predictions_refuse_what_fits_refuse(X, method):
+    model = fitted(X)
+    names = ["age", "visits", "basket", "income", "parcels"]
+    by_name = fitted(pd.DataFrame(X, columns=names))
+    for value, shown in ((1e155, r"1e\+155"), (-1e200, r"1e\+200")):
+        far = X.copy()
+        far[299, 3], far[0, 0] = value, np.nan
+        message = (
+            f"expected numbers whose squares can be added, got {shown} in column 3 of party 'bank'; scale the col"
+        )
+        with pytest.raises(ValueError, match=message):
+            getattr(model, method)(far)
+        with pytest.raises(ValueError, match=message):
+            getattr(by_name, method)(ArrowTable(pa.table(dict(zip(names, far.T, strict=True)))))
+        with pytest.raises(ValueError, match=message):
+            fitted(far)
+
+
+def largest_density(row, model):
+    """The component whose density is largest far from all, in exact arithmetic."""
+    distances = []
+    for mean, precision in zip(model.means_, np.linalg.inv(model.covariance_matrix()), strict=True):
+        deviations = [Fraction(x) - Fraction(m) for x, m in zip(row.tolist(), mean.tolist(), strict=True)]
+        weights = [[Fraction(entry) for entry in entries] for entries in precision.tolist()]
+        pairs = itertools.product(range(len(row)), repeat=2)
+        distances.append(sum(deviations[i] * weights[i][j] * deviations[j] for i, j in pairs))
+    return distances.index(min(distances))
+
+
+@pytest.mark.parametrize("partition", [[range(5)], PARTIES, None], ids=["one", "three", "five"])
+@pytest.mark.parametrize("covariance_type", ["full", "diag", "spherical"])
+def test_rows_just_within_the_limit_get_the_right_component(X, covariance_type, partition):
+    rng = np.random.default_rng(3)
+    spread = np.vstack([X[:150] * [0.1, 1.0, 3.0, 0.5, 1.0], 20 + X[150:] * [2.0, 0.1, 1.0, 1.0, 3.0]])
+    model = fitted(spread, covariance_type=covariance_type, partition=partition)
+    rows = np.vstack([np.eye(5), -np.eye(5), rng.uniform(-1, 1, size=(20, 5)), np.ones((1, 5))])
+    seen = set()
+    for size in (1e20, 1e100, 1e149):
+        found = model.predict_proba(rows * size)
+        expected = [largest_density(row, model) for row in rows * size]
+        np.testing.assert_array_equal(found, np.eye(2)[expected])
+        seen |= set(expected)
+    assert seen == {0, 1} or covariance_type == "spherical", "either component wins somewhere"
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_rows_too_many_deviations_away_are_refused(X, covariance_type):
+    def narrow(*precisions):
+        forms = {"full": [p * np.eye(5) for p in precisions], "tied": precisions[0] * np.eye(5)}
+        forms |= {"diag": np.outer(precisions, np.ones(5)), "spherical": precisions}
+        common = {"weights_init": [0.5, 0.5], "means_init": X[:2], "precisions_init": [forms[covariance_type]]}
+        return fitted(X, partition={"all": range(5)}, covariance_type=covariance_type, max_iter=0, **common)
+
+    far = X[:3].copy()
+    far[1, 4], far[2, 0] = -1e149, np.nan
+    message = r"got -1e\+149 in column 4 of party 'all', 1e\+153 standard deviations from every .*; leave out row 1$"
+    with pytest.raises(ValueError, match=message):
+        narrow(1e8, 1e8).predict_proba(far)
+    if covariance_type != "tied":
+        np.testing.assert_array_equal(narrow(1e8, 1.0).predict(far)[1], 1)
 
 
 def test_agents_are_an_engine_of_their_own(X, capsys):

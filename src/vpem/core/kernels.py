@@ -39,12 +39,12 @@ def compiled(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
 
 
 @compiled(REORDER)
-def count_infinities(X):  # type: ignore[no-untyped-def]
-    """How many values of X (n_rows, n_columns) are infinite."""
+def count_larger(X, size):  # type: ignore[no-untyped-def]
+    """How many values of X (n_rows, n_columns) are larger than a size, or smaller than minus it; gaps are not."""
     count = 0
     for m in range(X.shape[0]):
         for j in range(X.shape[1]):
-            count += abs(X[m, j]) == np.inf
+            count += abs(X[m, j]) > size
     return count
 
 
@@ -432,7 +432,7 @@ def warm_up() -> None:
     """Compile everything for double precision, or read it from disk, before it is needed."""
     none, some, wide = np.zeros(1, dtype=np.int64), np.array([0, 2], dtype=np.int64), np.zeros((1, 2))
     XT, flat, cube = np.zeros((2, 1)), np.ones(4), np.zeros((1, 1, 1))
-    count_infinities(XT)
+    count_larger(XT, 1.0)
     add_moments(XT, np.zeros(1), np.zeros(1), np.zeros(1))
     add_squares(XT, np.zeros(1), np.zeros(1))
     add_columns(XT, none, wide, wide, wide, np.zeros(2, dtype=np.int64), cube)

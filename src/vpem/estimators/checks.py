@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import HUB_TIES, shared_generator
-from vpem.core.kernels import count_infinities
+from vpem.core.kernels import count_larger
 from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network, assign_columns, make_network
 from vpem.core.overall import LARGEST
@@ -24,6 +24,8 @@ from vpem.core.rows import Table, row_chunks
 from vpem.core.summation import Consensus, Star, Summation
 
 Array = NDArray[np.float64]
+
+LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
 
 def check_count(name: str, value: Any, smallest: int) -> int:
@@ -92,7 +94,7 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
         )
         # scikit-learn's own check would make a mask as large as the table.
         for rows in row_chunks(0, len(table), table.shape[1]):
-            if count_infinities(np.ascontiguousarray(table[rows])):
+            if count_larger(np.ascontiguousarray(table[rows]), LARGEST_NUMBER):
                 raise ValueError("expected finite numbers or gaps (NaN), got infinity in X")
         return table
     streamed: Table = X

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from vpem.core.covariances import STRUCTURES, n_covariance_parameters
 from vpem.core.gaps import observed_contribution
-from vpem.core.mixture import normalize
+from vpem.core.mixture import LOWEST, normalize
 from vpem.core.network import NamedHub, Network
+from vpem.core.overall import check_sizes, has_too_large, too_large
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks
 from vpem.simulation.model import Mixture
@@ -57,6 +58,7 @@ class FittedMixture:
     weights_: Array
     means_: Array
     hubs_: Sequence[NamedHub]
+    partition_: dict[Any, list[int]]
     _network: Network
     _mixture: Mixture
     _covariance_type: str
@@ -69,7 +71,8 @@ class FittedMixture:
     def predict_proba(self, X: ArrayLike) -> Array:
         """Responsibilities under the assembled model; (n_samples, n_components).
 
-        Gaps are marginalized; a row in which everything is missing gets the weights.
+        Gaps are marginalized; a row in which everything is missing gets the weights. A row so far from every
+        component that its squared distances cannot be added is an error.
         """
         return np.concatenate([responsibilities for responsibilities, _ in self._evaluate(X)])
 
@@ -178,8 +181,27 @@ class FittedMixture:
         widest = max(len(columns) for columns, _ in blocks)
         for rows in row_chunks(0, len(table), max(len(log_weights) * widest, table.shape[1])):
             chunk = table[rows]
+            if has_too_large(chunk):
+                check_sizes(self._network, np.fmax.reduce(np.abs(chunk), axis=0))
             total = sum(observed_contribution(chunk[:, columns], block) for columns, block in blocks)
-            yield normalize(total + log_weights)
+            found = normalize(total + log_weights)
+            for row in np.flatnonzero(~(found[1] > LOWEST)):  # cut off: all components would be equally likely
+                raise self._too_far(chunk[row], rows.start + row)
+            yield found
+
+    def _too_far(self, row: NDArray[np.floating], number: int) -> ValueError:
+        """What to raise for a row whose squared distances from all components are too large to be added."""
+        deviations = np.empty(self.means_.shape)
+        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
+            is_matrix = block.covariances.ndim == 3
+            variances = np.diagonal(block.covariances, axis1=1, axis2=2) if is_matrix else block.covariances
+            with np.errstate(over="ignore"):
+                deviations[:, columns] = np.abs(row[columns] - block.means) / np.sqrt(variances)
+        farthest = np.nan_to_num(deviations.min(axis=0))
+        column = int(farthest.argmax())
+        party = next(party for party, held in self.partition_.items() if column in held)
+        why = f", {farthest[column]:.1g} standard deviations from every component; leave out row {number}"
+        return too_large(row[column], column, party, why)
 
     def _n_parameters(self) -> int:
         """Free parameters of the block structure."""
