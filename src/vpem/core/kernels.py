@@ -15,12 +15,12 @@ from vpem.core.mixture import LOWEST
 
 
 @compiled(REORDER)
-def count_infinities(X):  # type: ignore[no-untyped-def]
-    """How many values of X (n_rows, n_columns) are infinite."""
+def count_larger(X, size):  # type: ignore[no-untyped-def]
+    """How many values of X (n_rows, n_columns) are larger than a size, or smaller than minus it; gaps are not."""
     count = 0
     for m in range(X.shape[0]):
         for j in range(X.shape[1]):
-            count += abs(X[m, j]) == np.inf
+            count += abs(X[m, j]) > size
     return count
 
 

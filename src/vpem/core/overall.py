@@ -58,14 +58,23 @@ def column_moments(X: Table) -> tuple[Array, Array, Array, Array]:
     return counts, means, squares / present, largest
 
 
+def has_too_large(X: NDArray[np.floating]) -> bool:
+    """Whether X has a value whose square cannot be added."""
+    return bool(kernels.count_larger(np.ascontiguousarray(X), LARGEST))
+
+
 def check_sizes(network: Network, largest: Array) -> None:
     """Raise ValueError for a column whose squares cannot be added."""
     for party, columns in zip(network.parties, network.columns, strict=True):
         for column in columns[largest[columns] > LARGEST]:
-            raise ValueError(
-                f"expected numbers whose squares can be added, got {largest[column]:.3g} in column {column} of "
-                f"party {party!r}; scale the column"
-            )
+            raise too_large(largest[column], column, party)
+
+
+def too_large(value: float, column: int, party: object, why: str = "; scale the column") -> ValueError:
+    """What to raise for a value whose square cannot be added."""
+    return ValueError(
+        f"expected numbers whose squares can be added, got {value:.3g} in column {column} of party {party!r}{why}"
+    )
 
 
 def rounding_noise(largest: Array) -> Array:

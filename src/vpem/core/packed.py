@@ -361,7 +361,7 @@ def warm_up() -> None:
     X, one = np.zeros((2, 4)), np.ones((1, 1, 2))
     X[1, 1] = X[1, 3] = np.nan
     XT, zeros = columns_first(X, np.arange(4)), np.zeros(4, dtype=np.int64)
-    kernels.count_infinities(X)
+    kernels.count_larger(X, 1.0)
     kernels.add_moments(X, *np.zeros((3, 4)))
     kernels.add_squares(X, *np.zeros((2, 4)))
     kernels.add_row_distances(X, np.zeros((1, 4)), one[0].copy())

@@ -67,7 +67,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas" or None, default=None
         How far each block's covariances are drawn toward their diagonals, from 0 to 1: for parties with many columns
-        beside their rows. "oas" finds the amount by itself. The likelihood may then fall.
+        beside their rows. "oas" finds the amount by itself. The likelihood may then fall. For "full" and "tied".
     tol : float, default=1e-3
         Stop when every root's log-likelihood per row changes by less.
     reg_covar : float, default=1e-6
@@ -311,7 +311,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         stopped: bool = False,
     ) -> VerticalGaussianMixture:
         """Set the fitted attributes, certificate included; warn if the fit did not converge."""
-        self._keep(problem.network, settings, seed, result, traffic)
+        self._keep(problem.network, problem.summation, settings, seed, result, traffic)
         self.repairs_ = list(repairs)
         self.certificate_ = certify(problem, result.mixture, settings)
         self.disagreement_ = self.certificate_.disagreement
@@ -351,7 +351,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             problem, mixture = Problem(table, network, summation, overall), self._mixture
             traffic = self.traffic_ + traffic
         result, stream, disagreement = online_step(problem, mixture, settings, stream)
-        self._keep(network, settings, seed, result, traffic + result.traffic)
+        self._keep(network, summation, settings, seed, result, traffic + result.traffic)
         self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
         self._stream, self._last_lower_bounds = stream, None
@@ -365,13 +365,14 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         return tags
 
     def _settings(self) -> Settings:
+        covariance_type = checks.check_choice("covariance_type", self.covariance_type, tuple(STRUCTURES))
         return Settings(
             n_components=checks.check_count("n_components", self.n_components, 1),
-            covariance_type=checks.check_choice("covariance_type", self.covariance_type, tuple(STRUCTURES)),
+            covariance_type=covariance_type,
             tol=checks.check_non_negative("tol", self.tol),
             reg_covar=checks.check_non_negative("reg_covar", self.reg_covar),
             max_iter=checks.check_count("max_iter", self.max_iter, 0),
-            shrinkage=checks.check_shrinkage(self.shrinkage),
+            shrinkage=checks.check_shrinkage(self.shrinkage, covariance_type),
         )
 
     def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
@@ -453,10 +454,18 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             )
         return engine
 
-    def _keep(self, network: Network, settings: Settings, seed: int, result: MixtureFit, traffic: Traffic) -> None:
+    def _keep(
+        self,
+        network: Network,
+        summation: Summation,
+        settings: Settings,
+        seed: int,
+        result: MixtureFit,
+        traffic: Traffic,
+    ) -> None:
         """Set the fitted attributes that every kind of fit has."""
         mixture = result.mixture
-        self._network, self._mixture, self._seed = network, mixture, seed
+        self._network, self._summation, self._mixture, self._seed = network, summation, mixture, seed
         self._covariance_type = settings.covariance_type
         self._last_lower_bounds = result.lower_bounds[-1] if result.lower_bounds else None
         self.weights_ = mixture.weights.mean(axis=0)
