@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from numba import config as numba_config
+from threadpoolctl import threadpool_info
 
 from vpem.datasets import fetch_beijing_air
 
@@ -16,6 +18,23 @@ settings.register_profile(
 settings.load_profile("vpem")
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes():
+    """Workers side by side must not each take all cores.
+
+    Threads of OpenBLAS wait by spinning: with two in each of two workers on two cores, tests of small matrices took
+    up to twenty times as long. A test that compares numbers of threads sets them itself.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+
+
+def pytest_report_header():
+    """What the bits of a result depend on: the kernels of the linear algebra, the instructions of compiled loops."""
+    kernels = {library["architecture"] for library in threadpool_info() if "architecture" in library}
+    return f"processor: BLAS for {', '.join(sorted(kernels))}; numba for {numba_config.CPU_NAME or 'this one'}"
 
 
 @pytest.hookimpl(wrapper=True)
