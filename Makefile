@@ -1,8 +1,10 @@
-# Every target builds or updates the one virtual environment first; nothing needs root.
+# Every target builds or updates the one virtual environment first, with what it needs; nothing needs root.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FIGURES := $(VENV)/.installed-figures
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .PHONY: help demo test lint types docs pytest test-processors bench format clean
@@ -10,12 +12,16 @@ PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
-$(STAMP): pyproject.toml
+$(FIGURES): pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { echo "no virtual environment: is $(PYTHON) 3.11 to 3.13, with venv?"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) '.[figures]'
 	@touch $@
 
-demo: $(STAMP) ## fit three parties' columns together, print a table, draw a picture
+$(STAMP): $(FIGURES)
+	$(INSTALL) '.[dev]'
+	@touch $@
+
+demo: $(FIGURES) ## fit three parties' columns together, print a table, draw a picture
 	$(BIN)/python -m vpem.demo
 
 test: lint types docs pytest ## all checks: lint, types, documentation, tests
