@@ -1,20 +1,27 @@
-# Every target builds or updates the one virtual environment first; nothing needs root.
+# Every target builds or updates the one virtual environment first, with what it needs; nothing needs root.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FIGURES := $(VENV)/.installed-figures
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: help demo test lint types docs pytest bench format clean
+.PHONY: help demo test lint types docs pytest test-processors bench format clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
-$(STAMP): pyproject.toml
+$(FIGURES): pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { echo "no virtual environment: is $(PYTHON) 3.11 to 3.13, with venv?"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) '.[figures]'
 	@touch $@
 
-demo: $(STAMP) ## fit three parties' columns together, print a table, draw a picture
+$(STAMP): $(FIGURES)
+	$(INSTALL) '.[dev]'
+	@touch $@
+
+demo: $(FIGURES) ## fit three parties' columns together, print a table, draw a picture
 	$(BIN)/python -m vpem.demo
 
 test: lint types docs pytest ## all checks: lint, types, documentation, tests
@@ -31,7 +38,20 @@ docs: $(STAMP) ## the documentation, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pytest: $(STAMP) ## the tests; REQUIRE_ALL=1 turns every skip into a failure
-	REQUIRE_ALL=$(REQUIRE_ALL) $(BIN)/python -m pytest
+	REQUIRE_ALL=$(REQUIRE_ALL) $(PYTEST)
+
+# What a processor decides: the kernels that OpenBLAS takes, the instructions that numba compiles to. Settings that this
+# one cannot run are left out. numba keeps compiled code by name and features of the processor, so that none is mixed up.
+CAN = $(if $(shell grep -m1 -w $(1) /proc/cpuinfo 2>/dev/null),$(2))
+PROCESSORS := NUMBA_CPU_NAME=generic $(call CAN,sse4_2,OPENBLAS_CORETYPE=Nehalem) \
+	$(call CAN,avx2,OPENBLAS_CORETYPE=Haswell) $(call CAN,avx512f,OPENBLAS_CORETYPE=SkylakeX)
+
+test-processors: $(STAMP) ## the tests that compare bits, engines or digits, as on other processors
+	@failed=; for setting in $(PROCESSORS); do \
+		echo "== $$setting"; \
+		env $$setting FEWER_EXAMPLES=4 REQUIRE_ALL=$(REQUIRE_ALL) $(PYTEST) -m 'processors and not long' || failed="$$failed $$setting"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed with:$$failed"; exit 1; fi
 
 bench: $(STAMP) ## speed and memory, side by side with scikit-learn and a naive simulation; minutes
 	$(BIN)/python benchmarks/speed.py

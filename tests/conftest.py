@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from numba import config as numba_config
+from threadpoolctl import threadpool_info
 
 from vpem.datasets import fetch_beijing_air
 
@@ -16,6 +18,26 @@ settings.register_profile(
 settings.load_profile("vpem")
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    """Workers side by side must not each take all cores, nor write the same files of compiled code.
+
+    Threads of OpenBLAS and OpenMP wait by spinning: with two in each of two workers on two cores, tests of small
+    matrices took up to twenty times as long. A test that compares numbers of threads sets them itself. numba numbers
+    the files of a function's versions without a lock.
+    """
+    for spec in specs:
+        own = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
+        own["NUMBA_CACHE_DIR"] = str(config.rootpath / "build" / "numba" / spec.id)
+        spec.env.update({name: value for name, value in own.items() if name not in os.environ})
+
+
+def pytest_report_header():
+    """What the bits of a result depend on: the kernels of the linear algebra, the instructions of compiled loops."""
+    kernels = {library["architecture"] for library in threadpool_info() if "architecture" in library}
+    return f"processor: BLAS for {', '.join(sorted(kernels))}; numba for {numba_config.CPU_NAME or 'this one'}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,4 +82,7 @@ def beijing():
     """Twelve stations' air, from the folder that VPEM_DATA names."""
     if not (Path(os.environ.get("VPEM_DATA", "")) / "beijing-air").is_dir():
         pytest.skip("no beijing-air: set VPEM_DATA to the folder that holds it")
-    return fetch_beijing_air()
+    found = fetch_beijing_air()
+    for array in (found.data, found.weather, found.time):
+        array.flags.writeable = False  # many tests share it: reading takes seconds
+    return found

@@ -1,9 +1,11 @@
 """The paper's equations, written as naively as possible, and random problems to try them on."""
 
+import os
 from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp, xlogy
 from scipy.stats import multivariate_normal
@@ -11,6 +13,11 @@ from scipy.stats import multivariate_normal
 from vpem.core.message import OVERHEAD_BYTES
 from vpem.core.mixture import make_block
 from vpem.simulation.model import Mixture
+
+
+def examples(number):
+    """So many examples of hypothesis, divided by FEWER_EXAMPLES where tests are run again with other settings."""
+    return settings(max_examples=max(3, number // int(os.environ.get("FEWER_EXAMPLES", "1"))))
 
 
 def contents(traffic):

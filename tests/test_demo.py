@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from vpem.demo import run
 
 
+@pytest.mark.processors
 def test_the_demo_prints_its_table_and_draws_its_picture(tmp_path, capsys):
     picture = tmp_path / "new" / "demo.png"
     run(str(picture))

@@ -37,7 +37,8 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("arguments", WAYS, ids=str)
+@pytest.mark.processors
+@pytest.mark.parametrize("arguments", WAYS, ids=lambda arguments: " ".join(map(str, arguments)) or "usual")
 def test_what_was_saved_comes_back(tmp_path, arguments):
     model, X = fitted(**arguments)
     vpem.save(model, tmp_path / "model")

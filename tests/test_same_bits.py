@@ -17,6 +17,8 @@ from vpem.tables import ArrowTable
 
 COLUMNS = {"a": [4, 0], "b": [1], "c": [2, 3, 5]}
 
+pytestmark = pytest.mark.processors
+
 
 def elsewhere(arrays, rng):
     """Copies of arrays: one behind the other in memory at any distance from a cache line's beginning, or apart."""

@@ -5,11 +5,11 @@ import warnings
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from oracles import CentralizedEM, connected_graphs, dense_covariances, problems, relative_error
+from oracles import CentralizedEM, connected_graphs, dense_covariances, examples, problems, relative_error
 from vpem import Consensus, Star, VerticalGaussianMixture
 from vpem.core.mixture import CollapsedComponentError
 from vpem.core.network import make_network
@@ -17,6 +17,8 @@ from vpem.core.settings import Agreement, Settings
 from vpem.core.work import Given
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess, make_agents
+
+pytestmark = pytest.mark.processors
 
 # The same operations in another order: rounding, which a few iterations of EM on few rows may enlarge.
 TOLERANCE = 1e-9
@@ -52,7 +54,7 @@ def assert_same(simulated, agents, tolerance=TOLERANCE):
     assert agents.traffic_.rounds == simulated.traffic_.rounds
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_agents_equal_the_simulation_on_any_graph(data):
     graph = data.draw(connected_graphs(most_agents=6))
@@ -75,7 +77,7 @@ def test_agents_equal_the_simulation_on_any_graph(data):
     assert_same(simulated, agents)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_federated_agents_equal_the_simulation(data):
     problem = data.draw(problems(gaps=True))
@@ -93,7 +95,7 @@ def test_federated_agents_equal_the_simulation(data):
     assert_same(simulated, agents)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(problems(gaps=True))
 def test_federated_agents_equal_centralized_em(problem):
     columns = dict(enumerate(problem.partition))
@@ -164,7 +166,7 @@ def test_parts_of_a_start_may_be_given():
         assert_same(simulated, agents)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_the_wire_carries_the_bytes_that_the_simulation_predicts(data):
     graph = data.draw(connected_graphs(most_agents=7, fewest_agents=2))

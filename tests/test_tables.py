@@ -99,6 +99,7 @@ def test_a_file_that_changes_is_noticed(tmp_path, X):
             table[rows]
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 20_000}, {"init_params": "random_from_data", "n_init": 2}])
 def test_fits_and_predictions_are_those_of_the_array(folder, X, arguments):
     by_number = VerticalGaussianMixture(2, partition=[[0, 1], [2, 3]], random_state=0, **arguments).fit(X)
@@ -113,6 +114,7 @@ def test_fits_and_predictions_are_those_of_the_array(folder, X, arguments):
         model.predict(ArrowTable(folder / "whole.parquet", columns=NAMES[::-1]))
 
 
+@pytest.mark.processors
 def test_kmeans_and_streams_take_tables(folder, X):
     table = ArrowTable(folder / "whole.parquet")
     found = VerticalKMeans(2, partition=PARTIES, random_state=0).fit(table)

@@ -59,6 +59,7 @@ def rows(path):
 # What it does
 
 
+@pytest.mark.processors
 def test_fit_predict_show_and_sample(folder):
     said = vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 3, "-o", "model", "--seed", 1)
     assert "converged" in said

@@ -87,6 +87,7 @@ def test_two_agents_meet_and_average_message_by_message():
     assert not a.model.converged, "one iteration proves nothing to this agent"
 
 
+@pytest.mark.processors
 def test_a_server_adds_in_order_and_answers_all_at_once():
     agents, _ = make_study("star", table(gaps=False), init_params="random_from_data", max_iter=0)
     server = agents[4]
@@ -373,6 +374,7 @@ def expected_prediction(agents, network, X):
     return np.exp(total - log_densities[:, None]), log_densities
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize("absent", [(), (1,)])
 @pytest.mark.parametrize(("graph", "hops"), [("star", 0), (nx.cycle_graph(4), 0), (nx.path_graph(4), 1)])
 def test_everybody_gets_the_prediction_of_new_rows(graph, hops, absent):
@@ -436,6 +438,7 @@ def ask(transport, X, network):
             transport.post(agent.predict(X[:, network.columns[number]]))
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize("graph", [nx.path_graph(4), nx.cycle_graph(5)])
 @pytest.mark.parametrize("hops", [0, 1])
 def test_predictions_survive_losses_and_are_never_mixed_up(graph, hops):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import relative_error
+from oracles import examples, relative_error
 from vpem import Consensus, VerticalGaussianMixture, VerticalKMeans
 from vpem.core import kernels, matrix_kernels
 from vpem.core.covariances import CovarianceRule
@@ -16,6 +16,8 @@ from vpem.core.network import make_network
 from vpem.core.overall import column_moments, shared_statistics
 from vpem.core.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks, warm_up
 from vpem.core.settings import STARTS
+
+pytestmark = pytest.mark.processors
 
 # Sums in another order.
 TOLERANCE = 1e-12
@@ -50,7 +52,7 @@ CASES = given(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @CASES
 def test_contributions(seed, covariance_type, widths, n_rows, gaps):
     _, blocks, layout, given = case(seed, covariance_type, widths, n_rows, gaps=gaps)
@@ -67,7 +69,7 @@ def test_contributions(seed, covariance_type, widths, n_rows, gaps):
     np.testing.assert_allclose(total[0], sum(expected), rtol=TOLERANCE, atol=1e-10)
 
 
-@settings(max_examples=60)
+@examples(60)
 @CASES
 def test_statistics(seed, covariance_type, widths, n_rows, gaps):
     rng, blocks, layout, XT = case(seed, covariance_type, widths, n_rows, gaps=gaps)
@@ -93,7 +95,7 @@ def test_statistics(seed, covariance_type, widths, n_rows, gaps):
         assert found.gap_entropy == pytest.approx(wanted.gap_entropy, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.sampled_from([1e-3, 1.0, 50.0, 1e5, 1e300]))
 def test_responsibilities(seed, n_components, scale):
     rng = np.random.default_rng(seed)
@@ -110,7 +112,7 @@ def test_responsibilities(seed, n_components, scale):
     np.testing.assert_allclose(entropies, surprise, rtol=1e-9, atol=1e-10 * max(1.0, min(scale, 1e5)))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3]), st.sampled_from([np.float64, np.float32]))
 def test_a_whole_pass_over_columns(seed, gaps, dtype):
     rng, blocks, layout, XT = case(seed, "diag", [1, 1, 1, 1], gaps=gaps)
@@ -141,7 +143,7 @@ def test_a_whole_pass_over_columns(seed, gaps, dtype):
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 1.0]))
 def test_distances_and_centres(seed, gaps):
     rng = np.random.default_rng(seed)
@@ -217,7 +219,7 @@ def test_a_shift_that_is_far_away_is_noticed(width, shift, far):
     assert tally.is_far() == far
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([0.0, 0.2, 1.0]),
@@ -244,7 +246,7 @@ def test_moments_of_columns(seed, gaps, dtype, offset):
     assert kernels.count_larger(X, np.finfo(np.float64).max) == 1
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 1.0]), st.sampled_from([np.float64, np.float32]))
 def test_rows_as_they_lie_in_memory(seed, gaps, dtype):
     rng = np.random.default_rng(seed)
@@ -267,7 +269,7 @@ def test_rows_as_they_lie_in_memory(seed, gaps, dtype):
         np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
 
 
-@settings(max_examples=40)
+@examples(40)
 @CASES
 def test_statistics_that_need_no_sum(seed, covariance_type, widths, n_rows, gaps):
     rng, blocks, layout, XT = case(seed, covariance_type, widths, n_rows, gaps=gaps)

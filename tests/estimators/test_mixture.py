@@ -60,6 +60,7 @@ def test_scikit_learns_own_checks(estimator, check, monkeypatch):
         check(estimator)
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_one_party_is_scikit_learn(X, covariance_type):
     start = {"weights_init": [0.4, 0.6], "means_init": X[[0, 1]]}
@@ -82,6 +83,7 @@ def test_one_party_is_scikit_learn(X, covariance_type):
     assert found.aic(X) == pytest.approx(expected.aic(X))
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize(("covariance_type", "shape"), [("full", (2, 1, 1)), ("diag", (2, 1)), ("spherical", 2)])
 def test_one_party_per_column_is_scikit_learns_diag(X, covariance_type, shape):
     common = {"weights_init": [0.4, 0.6], "means_init": X[[0, 1]], "tol": 1e-6, "max_iter": 500}
@@ -96,6 +98,7 @@ def test_one_party_per_column_is_scikit_learns_diag(X, covariance_type, shape):
     assert relative_error(found_variances, expected.covariances_) < 1e-9
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize("covariance_type", TYPES)
 @pytest.mark.parametrize("graph", ["star", "path"])
 def test_to_sklearn_has_the_same_densities(X, covariance_type, graph):
@@ -219,6 +222,7 @@ def test_a_large_offset_changes_nothing(X):
     np.testing.assert_allclose(far.covariance_matrix(), near.covariance_matrix(), atol=1e-6)
 
 
+@pytest.mark.processors
 def test_enough_rounds_equal_the_star(X):
     star, ring = fitted(X), fitted(X, graph="path")  # 100 rounds: 2/3 to the hundredth
     assert relative_error(ring.means_, star.means_) < 1e-9
@@ -280,6 +284,7 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     assert model.traffic_.bytes == sum(fit.traffic.bytes for fit in fits) + meeting.bytes
 
 
+@pytest.mark.processors
 def test_a_warm_start_goes_on_where_it_stopped(X):
     with pytest.warns(ConvergenceWarning):
         whole = fitted(X, graph="path", summation=Consensus(3), tol=0.0, max_iter=8)
@@ -322,6 +327,7 @@ def test_a_converged_warm_start_stops_at_once(X):
     assert model.fit(X).n_iter_ == 1
 
 
+@pytest.mark.processors
 def test_data_frames_by_column_name(X):
     names = ["age", "visits", "basket", "income", "parcels"]
     by_name = {"bank": ["age", "income"], "shop": ["visits", "basket"], "post": "parcels"}
@@ -534,6 +540,7 @@ def test_infinities_gaps_and_a_collapse_are_errors(X):
         failed.predict(X)
 
 
+@pytest.mark.processors
 def test_a_generator_is_a_random_state(X):
     first, second = (fitted(X, random_state=np.random.default_rng(4)) for _ in range(2))
     np.testing.assert_array_equal(first.means_, second.means_)
@@ -615,6 +622,7 @@ def test_rows_too_many_deviations_away_are_refused(X, covariance_type):
         np.testing.assert_array_equal(narrow(1e8, 1.0).predict(far)[1], 1)
 
 
+@pytest.mark.processors
 def test_agents_are_an_engine_of_their_own(X, capsys):
     model = fitted(X, engine="agents", graph="path", n_init=2, init_params="random", verbose=2)
     simulated = fitted(X, graph="path", n_init=2, init_params="random")

@@ -39,6 +39,7 @@ def test_every_start_and_type_takes_gaps(X, init, covariance_type):
         assert sorted(np.round(model.means_[:, 4])) == [4, 8]
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize("graph", ["star", "path"])
 def test_scores_and_predictions_marginalize(X, graph):
     model = fitted(X, graph=graph)
@@ -111,6 +112,7 @@ def test_a_stream_learns_what_a_fit_learns(graph):
     assert model.predict(X).shape == (6000,), "a refused step leaves the model as it was"
 
 
+@pytest.mark.processors
 def test_a_fit_after_a_stream_and_a_stream_after_a_fit_begin_anew(X):
     model = VerticalGaussianMixture(2, partition=PARTIES, random_state=0, tol=1e-6, max_iter=500)
     model.partial_fit(X[:100]).partial_fit(X[100:]).fit(X)
@@ -295,6 +297,7 @@ def nasty_tables():
     }
 
 
+@pytest.mark.processors
 @pytest.mark.parametrize("name", nasty_tables())
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize("reg_covar", [1e-6, 0.0])

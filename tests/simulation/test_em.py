@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import (
@@ -10,6 +10,7 @@ from oracles import (
     LiteralAgents,
     connected_graphs,
     dense_covariances,
+    examples,
     make_mixture,
     problems,
     relative_error,
@@ -20,7 +21,7 @@ from vpem.core.summation import Consensus, Star
 from vpem.simulation import em as simulated
 from vpem.simulation.model import make_problem
 
-pytestmark = pytest.mark.usefixtures("small_chunks")
+pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
 
 
 def em(X, network, summation, mixture, rules):
@@ -78,19 +79,19 @@ def check_federated_equals_centralized(problem, covariance_type, n_iterations):
         assert relative_error(dense, centralized.covariances) < 1e-9
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(problems(), st.sampled_from(["full", "tied", "diag", "spherical"]))
 def test_federated_equals_centralized_after_each_of_20_iterations(problem, covariance_type):
     check_federated_equals_centralized(problem, covariance_type, 20)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(problems(most_parties=3, gaps=True), st.sampled_from(["full", "tied", "diag", "spherical"]))
 def test_with_gaps_it_equals_row_by_row_marginalization(problem, covariance_type):
     check_federated_equals_centralized(problem, covariance_type, 5)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.one_of(problems(), problems(gaps=True)), st.sampled_from(["full", "tied", "diag", "spherical"]))
 def test_the_federated_likelihood_never_falls(problem, covariance_type):
     # Exact sums, full batches and reg_covar=0, as the corollary needs; 1e-10 per row is room for rounding.
@@ -150,13 +151,13 @@ def networks_with(gaps, most_agents):
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(networks_with(gaps=False, most_agents=6))
 def test_decentralized_equals_literal_rounds_at_every_root(arguments):
     check_decentralized_equals_literal(*arguments)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(networks_with(gaps=True, most_agents=4))
 def test_decentralized_with_gaps_equals_literal_rounds_at_every_root(arguments):
     check_decentralized_equals_literal(*arguments)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import CentralizedEM, contents, dense_covariances, make_mixture, problems, relative_error
+from oracles import CentralizedEM, contents, dense_covariances, examples, make_mixture, problems, relative_error
 from vpem.core.batches import batch_slices
 from vpem.core.network import make_network
 from vpem.core.settings import Settings
@@ -17,7 +17,7 @@ from vpem.simulation.incremental import Stream, incremental_em, online_step, pas
 from vpem.simulation.model import make_problem
 from vpem.simulation.repair import Repair
 
-pytestmark = pytest.mark.usefixtures("small_chunks")
+pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
 
 
 def prepare(problem, graph="star", **changes):
@@ -42,7 +42,7 @@ def assert_same(network, mixture, oracle, partition):
     assert relative_error(dense, oracle.covariances) < 1e-9
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(problems(), st.integers(8, 60))
 def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch_size):
     task, start, rules = prepare(problem)
@@ -61,7 +61,7 @@ def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch
     assert_same(task.network, found.mixture, oracle, problem.partition)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.one_of(problems(), problems(gaps=True)), st.sampled_from(["star", "path"]))
 def test_one_batch_of_all_rows_is_em(problem, graph):
     task, start, rules = prepare(problem, graph, max_iter=8, reg_covar=1e-6 if graph == "star" else 1e-2)
@@ -73,7 +73,7 @@ def test_one_batch_of_all_rows_is_em(problem, graph):
         assert relative_error(block.covariances, expected.covariances) < 1e-9
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.one_of(problems(), problems(gaps=True)),
     st.integers(3, 60),
@@ -137,7 +137,7 @@ def test_batches_cover_the_rows():
     assert batch_slices(3, 5) == [slice(0, 3)]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(problems(most_parties=3))
 def test_a_stream_equals_weighted_rows(problem):
     # Three calls: the rows of call t end up with the weight of their step, times what later steps left over.

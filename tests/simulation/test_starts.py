@@ -17,7 +17,7 @@ from vpem.simulation.model import make_problem
 
 PARTITION = {"a": [0, 3], "b": [1], "c": [2, 4]}
 
-pytestmark = pytest.mark.usefixtures("small_chunks")
+pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from vpem.core.summation import exact_adder, linear_adder
 from vpem.simulation.em import certify, e_step
 from vpem.simulation.model import Mixture, adder_for, make_problem
 
+pytestmark = pytest.mark.processors
+
 COLUMNS = {"a": [4, 0], "b": [1], "c": [2, 3, 5]}
 
 

@@ -13,6 +13,8 @@ from vpem.core.summation import Consensus
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 
+pytestmark = pytest.mark.processors
+
 BAD_NETWORKS = {
     "encoded": {"encoded": True},
     "shuffled": {"disturbances": {}},

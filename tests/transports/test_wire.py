@@ -279,6 +279,7 @@ def test_a_saved_array_must_fit_its_shape():
         wire.decode_state(with_checksum(body))
 
 
+@pytest.mark.processors
 def test_encoded_studies_give_the_same_bits():
     expected = bits(run(make_study(nx.cycle_graph(4))[0]).agents.values())
     assert bits(run(make_study(nx.cycle_graph(4))[0], encoded=True).agents.values()) == expected
