@@ -90,4 +90,5 @@ def test_a_run_that_goes_up_and_down_does_not_win_by_a_peak():
     assert comparable_bound([1.0, 2.0, 3.0], True) == 3.0
     swinging = [0.0, *[5.0, 1.0] * 20, 5.0]
     assert comparable_bound(swinging, False) == 1.0
-    assert comparable_bound([*range(100)], False) == 90, "what it has held for a while"
+    assert comparable_bound([*range(100)], False) == 99, "a run that is cut off while it rises"
+    assert comparable_bound([*swinging, *range(6, 17)], False) == 16, "what it did long ago does not count"

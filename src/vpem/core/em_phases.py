@@ -139,7 +139,7 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
     return replace(
         run,
         ward=ward,
-        agreed=(*run.agreed, agreed)[-RECENT:],
+        agreed=(*run.agreed, agreed)[-RECENT - 1 :],
         converged=stop and sound,
         final=run.final or (stop and sound),
         fresh=not sound,

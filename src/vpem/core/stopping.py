@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 RECENT = 10
-"""Iterations over which a run that has not converged must hold what it has reached."""
+"""Iterations of a run that has not converged of which a fall counts against it."""
 
 
 def comparable_bound(bounds: Sequence[float], converged: bool) -> float:
     """What a run counts for when the best of several is chosen.
 
-    The last bound if the run has converged, else the lowest of the last few: with shrinkage or inexact sums a run can
-    go up and down, and must not win by the peak at which it happens to end.
+    The last bound. If the run has not converged and its bound has fallen in the last few iterations, the lowest to
+    which it fell: with shrinkage or inexact sums a run can go up and down for ever, and must not win by the peak at
+    which it happens to end.
 
     Parameters
     ----------
@@ -26,7 +28,9 @@ def comparable_bound(bounds: Sequence[float], converged: bool) -> float:
     """
     if not bounds:
         return -math.inf
-    return bounds[-1] if converged else min(bounds[-RECENT:])
+    last = bounds[-RECENT - 1 :]
+    falls = [] if converged else [new for old, new in pairwise(last) if new < old]
+    return min([bounds[-1], *falls])
 
 
 def has_converged(history: Sequence[NDArray[np.float64]], tol: float) -> NDArray[np.bool_]:
