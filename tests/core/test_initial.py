@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from definitions import nearest, squared_distances
 from vpem.core.initial import (
     draw_candidates,
     n_candidates,
-    nearest,
     random_responsibilities,
     random_rows,
     shared_generator,
-    squared_distances,
 )
 
 

@@ -12,10 +12,10 @@ from vpem.core.batches import batch_slices
 from vpem.core.network import make_network
 from vpem.core.settings import Settings
 from vpem.core.summation import Consensus, Star
-from vpem.simulation.em import em
-from vpem.simulation.incremental import Stream, incremental_em, online_step, pass_traffic
+from vpem.simulation.em import em, pass_traffic
 from vpem.simulation.model import make_problem
 from vpem.simulation.repair import Repair
+from vpem.simulation.streams import Stream, online_step
 
 pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
 
@@ -46,7 +46,7 @@ def assert_same(network, mixture, oracle, partition):
 @given(problems(), st.integers(8, 60))
 def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch_size):
     task, start, rules = prepare(problem)
-    found = incremental_em(task, start, rules, batch_size)
+    found = em(task, start, rules, batch_size=batch_size)
     oracle = centralized(problem)
     responsibilities, log_likelihoods = oracle.e_step()
     energies = [log_likelihoods.mean()]
@@ -66,7 +66,7 @@ def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch
 def test_one_batch_of_all_rows_is_em(problem, graph):
     task, start, rules = prepare(problem, graph, max_iter=8, reg_covar=1e-6 if graph == "star" else 1e-2)
     full = em(task, start, rules)
-    found = incremental_em(task, start, rules, len(problem.X))
+    found = em(task, start, rules, batch_size=len(problem.X))
     np.testing.assert_allclose(found.lower_bounds, full.lower_bounds, rtol=1e-9)
     for block, expected in zip(found.mixture.blocks, full.mixture.blocks, strict=True):
         assert relative_error(block.means, expected.means) < 1e-9
@@ -89,7 +89,7 @@ def test_the_free_energy_never_falls(problem, batch_size, covariance_type):
         problem.means,
         [np.repeat(block.covariances, n_matrices, axis=0) for block in task.overall.blocks],
     )
-    found = incremental_em(task, start, rules, batch_size)
+    found = em(task, start, rules, batch_size=batch_size)
     assert np.diff([bounds[0] for bounds in found.lower_bounds]).min() > -1e-10
 
 
@@ -104,7 +104,7 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
     covariances = [np.repeat(block.covariances, 2, axis=0) for block in task.overall.blocks]
     start = make_mixture(network, np.array([0.5, 0.5]), X[:2], covariances)
     expected = em(task, start, rules)
-    found = incremental_em(task, start, rules, batch_size)
+    found = em(task, start, rules, batch_size=batch_size)
     assert expected.converged
     assert found.converged
     for block, other in zip(found.mixture.blocks, expected.mixture.blocks, strict=True):
@@ -115,7 +115,9 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
 def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
     network = make_network({0: [0], 1: [1], 2: [2]}, "star")
     rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
-    traffic = pass_traffic(make_problem(np.eye(100, 3), network, Star()), rules, batch_slices(100, 30))
+    traffic = pass_traffic(
+        make_problem(np.eye(100, 3), network, Star()), rules, batch_slices(100, 30), has_energy=True
+    )
     assert traffic.messages == 4 * 6
     assert contents(traffic) == 6 * (8 * 100 * 2 + 8 * rules.n_decisions + 8)
 
@@ -124,7 +126,7 @@ def test_a_pass_floods_its_decisions_once_and_wholly_however_few_rounds():
     network = make_network({number: [number] for number in range(6)}, "path")  # five hops wide
     rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
     task = make_problem(np.eye(100, 6), network, Consensus(2))
-    traffic = pass_traffic(task, rules, batch_slices(100, 30))
+    traffic = pass_traffic(task, rules, batch_slices(100, 30), has_energy=True)
     sums = [task.summation.sum_traffic(network, 8 * 2 * rows, 0) for rows in (30, 30)]
     sums.append(task.summation.sum_traffic(network, 8 * 2 * 30, 8 * rules.n_decisions))  # three rounds more
     sums.append(task.summation.sum_traffic(network, 8 * 2 * 10 + 8, 0))
@@ -192,8 +194,8 @@ def test_repairs_are_part_of_the_traffic(graph, batch_size):
         found = em(task, start, rules)
         one = task.summation.sum_traffic(task.network, 8 * 300 * 2, 8 * rules.n_decisions)
     else:
-        found = incremental_em(task, start, rules, batch_size)
-        one = pass_traffic(task, rules, batch_slices(300, batch_size))
+        found = em(task, start, rules, batch_size=batch_size)
+        one = pass_traffic(task, rules, batch_slices(300, batch_size), has_energy=True)
     assert [repair.component for repair in found.repairs] == [1]
     flood = task.summation.flood_traffic(task.network, 8)
     assert found.traffic.bytes == one.bytes * (found.n_iter + 1) + flood.bytes
@@ -221,5 +223,5 @@ def test_an_early_collapse_of_a_pass_is_not_forgotten():
     rules = Settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=0.0, max_iter=2)
     task = make_problem(X, network, Star(), rules.rule)
     start = make_mixture(network, np.array([0.5, 0.5]), np.array([[0.0], [5.0]]), [np.array([[[1e-2]], [[1.0]]])])
-    found = incremental_em(task, start, rules, 50)
+    found = em(task, start, rules, batch_size=50)
     assert [repair[1:4] for repair in found.repairs] == [(0, 0, "collapsed")]

@@ -86,7 +86,7 @@ def test_vertical_lloyd_on_a_star_is_lloyd(X):
     expected = KMeans(3, init=start, n_init=1, tol=0.0, algorithm="lloyd").fit(X)
     assert found.converged
     assert relative_error(network.assemble(found.centres), expected.cluster_centers_) < 1e-12
-    inertia = vertical.assign(make_problem(X, network, Star()), Star().adder(network), found.centres)[0].scores
+    inertia = vertical.assign(make_problem(X, network, Star()), Star().adder(network), found.centres).scores
     assert inertia[0] == pytest.approx(expected.inertia_, rel=1e-12)
 
 
@@ -140,9 +140,9 @@ def test_all_roots_start_from_the_weights_that_the_first_sees(X):
     network = make_network(PARTITION, "path")
     start, traffic = make_start(X, network, Consensus(2), rules(), "kmeans", shared_generator(1))
     result = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1))
-    counts = vertical.assign(make_problem(X, network, Consensus(2)), Consensus(2).adder(network), result.centres)[
-        0
-    ].counts
+    counts = vertical.assign(
+        make_problem(X, network, Consensus(2)), Consensus(2).adder(network), result.centres
+    ).counts
     assert np.ptp(counts, axis=0).max() > 0, "the example must have roots that count differently"
     np.testing.assert_allclose(start.weights, [counts[0] / 240])
     assert (

@@ -87,7 +87,7 @@ def test_columns_that_are_far_from_their_start_keep_their_digits(X):
     pairs = zip(near.blocks, problem.overall.blocks, strict=True)
     far = Mixture(near.weights, tuple(around(block.means * 0 - 1e9, whole, "full") for block, whole in pairs))
     found = e_step(problem, exact_adder(3), far)
-    for own, held in zip(found.collected, problem.network.block_columns, strict=True):
+    for own, held in zip(found.statistics(), problem.network.block_columns, strict=True):
         # All components explain everything equally badly: the statistics are those of all rows.
         np.testing.assert_allclose(own.means[0], (X + 1e6)[:, held].mean(axis=0), rtol=1e-14)
         covariance = np.cov((X + 1e6)[:, held].T, bias=True).reshape(own.scatters[0].shape)

@@ -10,27 +10,21 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import xlogy
 
 from vpem.core.batches import Kept, suffixes
-from vpem.core.gaps import Marginals, expected_statistics, observed_contribution
 from vpem.core.mixture import (
     Block,
     CollapsedComponentError,
-    Statistics,
-    add_statistics,
     make_block,
     make_weights,
     n_present,
     normalize,
 )
-from vpem.core.mixture import respond as respond_to
 from vpem.core.progress import Array, Model, Prediction, Progress, Run
 from vpem.core.repair import make_cases, restart_block, restart_weights
-from vpem.core.rows import Rows
 from vpem.core.stopping import RECENT, comparable_bound, has_converged
-from vpem.core.sweep import Sweep, lowest, sweep
-from vpem.core.work import ONE_VIEW, Offer, Outcome, StudyError, Work, row_numbers
+from vpem.core.sweep import lowest
+from vpem.core.work import Offer, Outcome, StudyError, Work, row_numbers
 
 
 def begin_run(
@@ -60,11 +54,11 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
     n_values = (rows.stop - rows.start) * n_components + has_energy
     values = decision = None
     if run.block is not None:
-        block, marginals = run.block, Marginals(run.block)
-        values = work.contribute(rows, n_components, lambda chunk: observed_contribution(chunk, block, marginals))
+        assert run.weights is not None, "a root has weights"
+        values = work.contribute(work.em_pass(run.block, run.weights), rows)
         if has_energy:
             known = run.earlier is not None and not run.fresh and not run.final
-            energy = run.earlier.densities([block]) if known and run.earlier is not None else np.zeros(1)
+            energy = run.earlier.densities([run.block]) if known and run.earlier is not None else np.zeros(1)
             values = np.concatenate([values, energy])
     if run.batch == 0:
         decision = np.array([1.0, math.inf, *run.findings])
@@ -165,7 +159,8 @@ def _update(work: Work, run: Run, sums: Array, extra: Array) -> Run:
     assert run.weights is not None, "a root has weights"
     assert run.block is not None, "and a block"
     is_last = run.batch == len(work.batches) - 1
-    result, new = _visit(work, run.weights, run.block, work.batches[run.batch], sums)
+    result = work.collect(work.em_pass(run.block, run.weights), work.batches[run.batch], sums)
+    new = Kept(result.counts, result.entropies, result.statistics())
     energy = run.energy
     if run.fresh:
         energy += float(result.scores[0])
@@ -191,22 +186,6 @@ def _update(work: Work, run: Run, sums: Array, extra: Array) -> Run:
         worst_scores=worst_scores,
         worst_rows=worst_rows.astype(np.int64),
     )
-
-
-def _visit(work: Work, weights: Array, block: Block, rows: slice, sums: Array) -> tuple[Sweep[Statistics], Kept]:
-    """E-step of some rows, and what they leave behind."""
-    log_weights, marginals, entropy = np.log(weights), Marginals(block), np.zeros(1)
-
-    def respond(chunk: Array) -> tuple[Array, Array]:
-        responsibilities, log_likelihoods = respond_to(chunk, log_weights)
-        np.subtract(entropy, xlogy(responsibilities, responsibilities).sum(axis=(1, 2)), out=entropy)
-        return responsibilities, log_likelihoods
-
-    def collect(_: int, chunk: Rows, responsibilities: Array) -> Statistics:
-        return expected_statistics(chunk, responsibilities, block, marginals)
-
-    result = sweep(work.chunks(rows, sums), ONE_VIEW, respond=respond, collect=collect, merge=add_statistics)
-    return result, Kept(result.counts, entropy, result.collected)
 
 
 def _diagnose(work: Work, run: Run, treated: list[int]) -> Run:
@@ -249,12 +228,11 @@ def offer_prediction(work: Work, progress: Progress) -> Offer:
     prediction, n_components = _prediction(progress), work.settings.n_components
     values = None
     if progress.best is not None and progress.best.block is not None:
-        block, marginals = progress.best.block, Marginals(progress.best.block)
-        values = work.contribute(
-            slice(0, prediction.n_rows), n_components, lambda chunk: observed_contribution(chunk, block, marginals)
-        )
-        if work.is_first_root and progress.best.weights is not None:
-            values = (values.reshape(-1, n_components) + np.log(progress.best.weights)).ravel()
+        block, weights = progress.best.block, progress.best.weights
+        assert weights is not None, "a root has weights"
+        values = work.contribute(work.em_pass(block, weights, new_rows=True), slice(0, prediction.n_rows))
+        if work.is_first_root:
+            values = (values.reshape(-1, n_components) + np.log(weights)).ravel()
     return Offer(prediction.n_rows * n_components, values, np.array([float(prediction.n_rows)]))
 
 

@@ -1,7 +1,7 @@
 """Compiled inner loops of a pass over rows, for columns that are independent of each other; and responsibilities.
 
-`vpem.core.mixture` and `vpem.core.initial` say what is computed; the tests hold each kernel to them. All work on a
-tile of rows with columns before rows in memory, so that the machine's vectors run along the rows.
+`tests/definitions.py` says in plain numpy what is computed; the tests hold each kernel to it. All work on a tile of
+rows with columns before rows in memory, so that the machine's vectors run along the rows.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def total_of(values):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def respond(sums, log_weights, scores, counts, entropies):  # type: ignore[no-untyped-def]
-    """Responsibilities in place of sums, as `vpem.core.mixture.respond` defines them.
+    """Responsibilities in place of sums, and zeros for rows that no party has, whose sums are zero.
 
     sums (n_views, n_components, n_rows), log_weights (n_views, n_components); fills scores (n_views, n_rows) with
     log-likelihoods, and adds to counts (n_views, n_components) and entropies (n_views,).
@@ -137,7 +137,7 @@ def respond(sums, log_weights, scores, counts, entropies):  # type: ignore[no-un
 
 @compiled(PRECISE)
 def respond_nearest(sums, scores, counts):  # type: ignore[no-untyped-def]
-    """Hard responsibilities in place of sums of -1/2 squared distances; `vpem.core.initial.nearest` defines them.
+    """Hard responsibilities in place of sums of -1/2 squared distances; `definitions.nearest` in the tests.
 
     Fills scores (n_views, n_rows) with squared distances, adds to counts (n_views, n_components).
     """

@@ -1,6 +1,6 @@
 """Compiled inner loops for blocks with whole covariance matrices, gaps included.
 
-`vpem.core.mixture` and `vpem.core.gaps` say what is computed; the tests hold each kernel to them. A row of which a
+`tests/definitions.py` says in plain numpy what is computed; the tests hold each kernel to it. A row of which a
 block has some values is filled in with the conditional means of the rest, component by component. Then it is a row
 as any other: its distance is the one that the marginal density has, and its products lack only the conditional
 covariance, which is the same for all rows with the same gaps (one pattern) and is added at the end.

@@ -144,27 +144,6 @@ def normalize(log_joint: Array) -> tuple[Array, Array]:
     return joint, np.log(total) + largest
 
 
-def respond(sums: Array, log_weights: Array) -> tuple[Array, Array]:
-    """E-step of rows from the network's sums: responsibilities and log-likelihoods.
-
-    A row that no party has adds nothing to any sum: its sums are zero, and so are its responsibilities and its
-    log-likelihood. It does not count.
-
-    Parameters
-    ----------
-    sums : array of shape (..., n_components)
-    log_weights : array that broadcasts against it
-
-    Returns
-    -------
-    responsibilities : array of shape (..., n_components)
-    log_likelihoods : array of shape (...)
-    """
-    responsibilities, log_likelihoods = normalize(sums + log_weights)
-    is_there = (sums != 0).any(axis=-1)
-    return responsibilities * is_there[..., None], log_likelihoods * is_there
-
-
 def n_present(counts: Array) -> Array:
     """How many rows some party has, from sums of responsibilities; (..., n_components) to (...).
 

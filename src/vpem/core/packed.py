@@ -2,8 +2,7 @@
 
 A tile of rows is held with columns before rows, in the order of the blocks. Blocks of one column, and those with
 variances only, are worked on column by column; others by the kernels for matrices. Wide matrices without gaps, for
-which BLAS is faster, are worked on block by block with the functions of `vpem.core.mixture`, which define, together
-with those of `vpem.core.gaps`, what all of this computes.
+which BLAS is faster, are worked on block by block with the functions of `vpem.core.mixture`.
 """
 
 from __future__ import annotations

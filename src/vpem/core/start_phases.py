@@ -6,40 +6,29 @@ A phase's `offer` is what the agent brings to the exchange; its `absorb` is what
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from vpem.core.em_phases import begin_run
-from vpem.core.gaps import expected_statistics
 from vpem.core.initial import (
     KMEANS_MAX_ITER,
     KMEANS_TOL,
     PATIENCE,
     RESTART,
     around,
-    centre_sums,
     draw_candidates,
-    move_centres,
     movement_limit,
     n_candidates,
-    nearest,
     random_responsibilities,
     random_rows,
     shared_generator,
-    squared_distances,
 )
-from vpem.core.mixture import add_statistics, make_weights
+from vpem.core.mixture import make_weights
 from vpem.core.overall import shared_statistics
 from vpem.core.progress import Array, Clustering, Integers, Progress, pack_generator, unpack_generator
-from vpem.core.rows import Rows
 from vpem.core.summation import Star
-from vpem.core.sweep import Sweep, sweep
-from vpem.core.work import ONE_VIEW, Offer, Outcome, StudyError, Work, row_numbers
-
-Collected = TypeVar("Collected")
+from vpem.core.work import Offer, Outcome, StudyError, Work, row_numbers
 
 
 def offer_columns(work: Work, _: Progress) -> Offer:
@@ -171,8 +160,8 @@ def absorb_cluster(work: Work, progress: Progress, outcome: Outcome) -> Progress
         return _start_from_labels(work, progress, sums)
     clustering = replace(clustering, n_iter=clustering.n_iter + 1)
     if clustering.centres is not None:
-        found = _sweep_labels(work, sums, centre_sums, np.add)
-        centres, inertia = move_centres(found.collected[0], clustering.centres), float(found.scores[0])
+        found = work.collect(work.kmeans_pass(clustering.centres), slice(0, work.roles.n_rows), -0.5 * sums)
+        centres, inertia = found.means(), float(found.scores[0])
         settled = np.square(centres - clustering.centres).sum() <= clustering.limit
         since = 0 if inertia < clustering.lowest else clustering.since_lowest + 1
         clustering = replace(
@@ -210,8 +199,9 @@ def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
     if clustering.centres is None:
         return begin_run(work, progress, None, None) if all_see_the_same else replace(progress, phase="weights")
     before = around(clustering.centres, work.overall.blocks[0], work.settings.covariance_type)
-    found = _sweep_labels(work, sums, lambda rows, labels: expected_statistics(rows, labels, before), add_statistics)
-    block, collapsed = work.m_step(found.collected[0], before)
+    halves = work.kmeans_pass(clustering.centres, fill=before)
+    found = work.collect(halves, slice(0, work.roles.n_rows), -0.5 * sums)
+    block, collapsed = work.m_step(found.statistics()[0], before)
     if all_see_the_same:
         return begin_run(work, progress, make_weights(found.counts[0]), block, tuple(collapsed))
     clustering = replace(clustering, block=block, collapsed=tuple(collapsed), counts=found.counts[0])
@@ -233,25 +223,9 @@ def _draw(work: Work, clustering: Clustering) -> Clustering:
 
 
 def _distances(work: Work, centres: Array) -> Array:
-    rows = slice(0, work.roles.n_rows)
-    return work.contribute(rows, len(centres), lambda chunk: squared_distances(chunk, centres))
+    return -2.0 * work.contribute(work.kmeans_pass(centres), slice(0, work.roles.n_rows))
 
 
 def _offer_distances(work: Work, numbers: Integers) -> Offer:
     values = _distances(work, work.rows(numbers)) if work.is_root else None
     return Offer(work.roles.n_rows * len(numbers), values)
-
-
-def _sweep_labels(
-    work: Work,
-    sums: Array,
-    collect: Callable[[Rows, Array], Collected],
-    merge: Callable[[Collected, Collected], Collected],
-) -> Sweep[Collected]:
-    return sweep(
-        work.chunks(slice(0, work.roles.n_rows), sums),
-        ONE_VIEW,
-        respond=nearest,
-        collect=lambda _, rows, labels: collect(rows, labels),
-        merge=merge,
-    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vpem.core.batches import batch_slices
 from vpem.core.hubs import Hub
@@ -15,12 +15,14 @@ from vpem.core.meeting import Roles
 from vpem.core.mixture import Block, Statistics, careful_m_step
 from vpem.core.network import Network
 from vpem.core.overall import Overall, describe
+from vpem.core.packed import Densities, Layout, make_layout
 from vpem.core.progress import Array, Integers
-from vpem.core.rows import Rows, Table, row_chunks
+from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Settings
+from vpem.core.sweep import Pass, Sums, em_pass, kmeans_pass
 
-ONE_VIEW = np.zeros(1, dtype=np.intp)
-"""An agent sees one result of a sum: its own; see `vpem.core.sweep.sweep`."""
+ONE_VIEW = np.zeros(1, dtype=np.int64)
+"""An agent sees one result of a sum: its own."""
 
 
 class Given(NamedTuple):
@@ -122,17 +124,47 @@ class Work:
         """Its part of some rows; a gap becomes the column's mean."""
         return self.overall.rows(self.table, numbers.astype(np.intp), self.lone)[0]
 
-    def contribute(self, rows: slice, n_values: int, function: Callable[[Rows], Array]) -> Array:
-        """Its term of a sum over some rows, some of them at a time; (n_rows * n_values,)."""
-        found = np.empty((rows.stop - rows.start, n_values))
-        for chunk in row_chunks(rows.start, rows.stop, n_values * self.table.shape[1]):
-            found[chunk.start - rows.start : chunk.stop - rows.start] = function(self.table[chunk])
+    @cached_property
+    def columns(self) -> NDArray[np.intp]:
+        """Numbers of its block's columns."""
+        return np.arange(self.table.shape[1], dtype=np.intp)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of its block's statistics in EM."""
+        return make_layout([len(self.columns)], self.settings.n_components, is_matrix=self.settings.rule.is_matrix)
+
+    def em_pass(self, block: Block, weights: Array, *, new_rows: bool = False) -> Pass:
+        """E-step of its block; of new rows nothing is collected."""
+        overall = None if new_rows else self.overall
+        return em_pass(self.layout, (block,), self.columns, overall, np.log(weights)[None], ONE_VIEW)
+
+    def kmeans_pass(self, centres: Array, fill: Block | None = None) -> Pass:
+        """Distances to centres, (n_centres, n_columns), and what their rows give; with `fill`, as EM needs it."""
+        densities = None if fill is None else Densities(self.layout, [fill])
+        zeros = np.zeros(len(self.columns), dtype=np.int64)
+        return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=densities)
+
+    def contribute(self, halves: Pass, rows: slice) -> Array:
+        """Its term of a sum over some rows; (n_rows * n_components,)."""
+        found = np.empty((rows.stop - rows.start, halves.layout.n_components))
+        for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
+            for tile in halves.tiles(self.table[chunk], chunk.start - rows.start):
+                found[tile.rows] = halves.contribute(tile)[0].T
         return found.ravel()
 
-    def chunks(self, rows: slice, sums: Array) -> Iterator[tuple[slice, list[Rows], Array]]:
-        """Some rows and their sums, (n_rows, n_values), as `sweep` likes them."""
-        for chunk in row_chunks(rows.start, rows.stop, sums.shape[1] * self.table.shape[1]):
-            yield chunk, [self.table[chunk]], sums[None, chunk.start - rows.start : chunk.stop - rows.start]
+    def collect(self, halves: Pass, rows: slice, sums: Array) -> Sums:
+        """What some rows give, from the network's sums of them, (n_rows, n_components)."""
+
+        def run(halves: Pass) -> Sums:
+            total = halves.begin()
+            for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
+                for tile in halves.tiles(self.table[chunk], chunk.start):
+                    own = sums[tile.rows.start - rows.start : tile.rows.stop - rows.start]
+                    halves.collect(tile, np.array(own.T[None], order="C"), total)
+            return total
+
+        return halves.run_with(run)
 
     def m_step(self, statistics: Statistics, previous: Block) -> tuple[Block, list[int]]:
         """New parameters of the block, and what could not have any."""

@@ -12,11 +12,12 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.validation import check_is_fitted
 
 from vpem.core.covariances import STRUCTURES, n_covariance_parameters
-from vpem.core.gaps import observed_contribution
 from vpem.core.mixture import LOWEST, normalize
 from vpem.core.network import NamedHub, Network
 from vpem.core.overall import check_sizes, has_too_large, too_large
+from vpem.core.packed import make_layout
 from vpem.core.rows import row_chunks
+from vpem.core.sweep import em_pass
 from vpem.estimators import checks
 from vpem.simulation.model import Mixture
 from vpem.simulation.threads import one_blas_thread
@@ -187,15 +188,18 @@ class FittedMixture:
         check_is_fitted(self, "weights_")
         table = checks.read_table(self, X, reset=False)
         log_weights = np.log(self.weights_)
-        blocks = list(zip(self._network.block_columns, self._mixture.blocks, strict=True))
-        widest = max(len(columns) for columns, _ in blocks)
-        for rows in row_chunks(0, len(table), max(len(log_weights) * widest, table.shape[1])):
+        blocks, order = self._mixture.blocks, np.concatenate(self._network.block_columns)
+        widths = [len(columns) for columns in self._network.block_columns]
+        layout = make_layout(widths, len(log_weights), is_matrix=blocks[0].covariances.ndim == 3)
+        views = np.zeros(len(blocks), dtype=np.int64)
+        halves = em_pass(layout, blocks, order, None, log_weights[None], views)
+        for rows in row_chunks(0, len(table), halves.values_per_row):
             chunk = table[rows]
             if has_too_large(chunk):
                 check_sizes(self._network, np.fmax.reduce(np.abs(chunk), axis=0))
             with one_blas_thread():
-                total = sum(observed_contribution(chunk[:, columns], block) for columns, block in blocks)
-            found = normalize(total + log_weights)
+                sums = [halves.contribute(tile)[0].T for tile in halves.tiles(chunk, rows.start)]
+            found = normalize(np.concatenate(sums) + log_weights)
             for row in np.flatnonzero(~(found[1] > LOWEST)):  # cut off: all components would be equally likely
                 raise self._too_far(chunk[row], rows.start + row)
             is_there: NDArray[np.bool_] = np.asarray(~np.isnan(chunk).all(axis=1))

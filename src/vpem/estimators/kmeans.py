@@ -131,7 +131,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         adder = summation.adder(network)
         best = fits[0]
         if n_init > 1:
-            best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres)[0].scores.max()))
+            best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres).scores.max()))
         self.cluster_centers_ = network.assemble(best.centres)
         self.n_iter_ = best.n_iter
         self.labels_, distances = self._nearest(table)

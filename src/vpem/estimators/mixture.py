@@ -30,9 +30,9 @@ from vpem.estimators.agents import fit_with_agents
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.progress import Progress
 from vpem.simulation.em import MixtureFit, certify, em
-from vpem.simulation.incremental import Stream, incremental_em, online_step
 from vpem.simulation.model import Mixture, Problem, make_problem
 from vpem.simulation.starts import Start, make_start
+from vpem.simulation.streams import Stream, online_step
 from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
@@ -275,14 +275,12 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
                 start = self._start(problem, settings, seed, restart)
             traffic += start.traffic
             watch: dict[str, Any] = {
+                "batch_size": batch_size,
                 "before": self._last_lower_bounds if goes_on else None,
                 "monitor": progress.iteration,
             }
             try:
-                if batch_size is None:
-                    result = em(problem, start.mixture, settings, **watch)
-                else:
-                    result = incremental_em(problem, start.mixture, settings, batch_size, **watch)
+                result = em(problem, start.mixture, settings, **watch)
             except CollapsedComponentError as error:  # another start may do better
                 failure = error
                 traffic += error.traffic or make_traffic(network.agents)

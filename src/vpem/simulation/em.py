@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.batches import Kept, batch_slices, suffixes
 from vpem.core.covariances import CovarianceRule
 from vpem.core.mixture import Block, Statistics, careful_m_steps, make_weights, n_present
-from vpem.core.packed import FAR, Densities
 from vpem.core.repair import Repair
 from vpem.core.settings import Settings
 from vpem.core.stopping import comparable_bound, has_converged
 from vpem.core.summation import Adder, exact_adder
-from vpem.core.sweep import Sweep
-from vpem.core.traffic import FLOAT_BYTES, Traffic
+from vpem.core.sweep import Sums, em_pass, lowest
+from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Mixture, Problem, adder_for
 from vpem.simulation.repair import Infirmary
 from vpem.simulation.sweep import sweep
@@ -71,32 +72,23 @@ def e_step(
     statistics: bool = True,
     within: slice | None = None,
     compare: bool = False,
-) -> Sweep[Statistics]:
+) -> Sums:
     """One pass over rows with fixed parameters; its scores are the roots' log-likelihoods."""
     layout = problem.layout(mixture.weights.shape[1], is_matrix=mixture.blocks[0].covariances.ndim == 3)
-    densities = Densities(layout, mixture.blocks)
     weights = mixture.weights[:1] if adder.n_views == 1 else mixture.weights
-    weights = np.broadcast_to(weights, (adder.n_views, weights.shape[1]))
-    result, tally = sweep(
-        problem,
-        adder,
-        densities,
+    log_weights = np.log(np.broadcast_to(weights, (adder.n_views, weights.shape[1])))
+    views, separate = np.asarray(adder.view_of_hub, dtype=np.int64), not adder.is_exact
+    halves = em_pass(
         layout,
-        log_weights=np.log(weights),
-        shifts=_near(problem, densities.means) if statistics else None,
-        fill=densities,
-        within=within,
-        compare=compare,
+        mixture.blocks,
+        problem.order,
+        problem.overall,
+        log_weights,
+        views,
+        separate=separate,
+        statistics=statistics,
     )
-    return replace(result, collected=() if tally is None else tally.statistics())
-
-
-def _near(problem: Problem, means: Array) -> Array:
-    """Where to collect statistics around, (n_components, n_features): the means, but for those that are far away."""
-    overall = problem.overall.means[problem.order]
-    with np.errstate(over="ignore"):
-        is_near = (means - overall) ** 2 <= FAR * problem.overall.variances[problem.order]
-    return np.where(is_near, means, overall)
+    return sweep(problem, adder, halves, within=within, compare=compare)
 
 
 def m_steps(
@@ -123,45 +115,99 @@ def em(
     start: Mixture,
     settings: Settings,
     *,
+    batch_size: int | None = None,
     before: Array | None = None,
     monitor: Monitor | None = None,
 ) -> MixtureFit:
-    """Iterate from a start until every root's log-likelihood per row changes by less than `tol`.
+    """Iterate from a start until every root's lower bound per row changes by less than `tol` from pass to pass.
+
+    An iteration is a pass over all rows. With batches (Neal and Hinton's incremental EM) there is an M-step after
+    each of them, and what does not fall is the free energy: the likelihood of the rows just visited, plus what the
+    statistics that earlier batches left behind stand for under the new parameters. The first pass, and the pass after
+    a repair, visits all batches with the same parameters: an ordinary iteration of EM.
 
     Parameters
     ----------
     problem : Problem
     start : Mixture
     settings : Settings
+    batch_size : int, optional
+        Rows in a batch; None: all, whose free energy is the log-likelihood.
     before : array of shape (n_views,), optional
         Last lower bounds of the run that this one goes on with.
     monitor : callable, optional
         Called after each iteration with its number and the lower bound (mean over roots); True ends the run there.
     """
-    n_samples, summation = len(problem.X), problem.summation
-    adder = adder_for(problem, start)
+    n_samples = len(problem.X)
+    batches = batch_slices(n_samples, batch_size or n_samples)
+    adder, scalar_adder = (adder_for(problem, start) for _ in range(2))
     infirmary = Infirmary(problem)
     history = [] if before is None else [before]
     n_before = len(history)
-    mixture, converged = start, False
-    # An iteration's decision to stop rides on the next sum; the last one gives the final responsibilities.
-    value_bytes = FLOAT_BYTES * n_samples * settings.n_components
-    one_sum = summation.sum_traffic(problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
+    one_pass = pass_traffic(problem, settings, batches, has_energy=batch_size is not None)
+    mixture, converged, fresh = start, False, True
+    kept: list[Any] = [None] * len(batches)
     while len(history) - n_before < settings.max_iter and not converged:
-        result = e_step(problem, adder, mixture)
-        history.append(result.scores / n_present(result.counts))
-        iteration = len(history) - n_before
-        mixture, collapsed = m_steps(problem, result.counts, result.collected, settings.rule, mixture.blocks)
-        with infirmary.counting(one_sum * (iteration + 1)):  # the last one tells all
+        iteration = len(history) - n_before + 1
+        later = suffixes(kept)
+        earlier: Kept | None = None
+        collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
+        energy = np.zeros(adder.n_views)
+        worst: tuple[Any, Any] = (np.empty(0), np.empty(0, dtype=np.intp))
+        for number, batch in enumerate(batches):
+            result, kept[number] = visit(problem, adder, mixture, batch)
+            is_last = number == len(batches) - 1
+            if fresh:
+                energy += result.scores
+            elif is_last:
+                energy = result.scores
+                if earlier is not None:
+                    terms = earlier.densities(mixture.blocks)[:, None, None]
+                    densities = scalar_adder.add(terms, slice(0, 1))[:, 0, 0]
+                    energy = energy + earlier.energy(densities, mixture.weights)
+            earlier = kept[number] + earlier
+            if is_last or not fresh:
+                total = earlier if fresh else earlier + later[number + 1]
+                mixture, broken = m_steps(problem, total.counts, total.statistics, settings.rule, mixture.blocks)
+                collapsed = [old.union(new) for old, new in zip(collapsed, broken, strict=True)]
+            scores, rows = (np.concatenate(pair) for pair in zip(worst, result.worst, strict=True))
+            worst = lowest(scores, rows)
+        assert earlier is not None, "a table has rows"
+        history.append(energy / n_present(earlier.counts))
+        with infirmary.counting(one_pass * (iteration + 1)):  # the last one tells all
             mixture, sound = infirmary.visit(
-                iteration, mixture, result.counts, adder.view_of_hub, collapsed, result.worst[1]
+                iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst[1]
             )
+        fresh = not sound
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
     lower_bounds = tuple(history[n_before:])
-    traffic = one_sum * (len(lower_bounds) + 1) + infirmary.traffic
+    traffic = one_pass * (len(lower_bounds) + 1) + infirmary.traffic
     return MixtureFit(mixture, lower_bounds, converged, infirmary.all_repairs(), traffic)
+
+
+def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice], *, has_energy: bool) -> Traffic:
+    """Traffic of one pass: the bytes of one full iteration in more messages, and with batches one number more.
+
+    The last pass's decisions ride on the first sum, as an agent that stops must not update after it. The number is
+    for the free energy, and rides on the last sum.
+    """
+    traffic = make_traffic(problem.network.agents)
+    for number, batch in enumerate(batches):
+        is_first, is_last = number == 0, number == len(batches) - 1
+        value_bytes = FLOAT_BYTES * ((batch.stop - batch.start) * settings.n_components + (has_energy and is_last))
+        decision_bytes = FLOAT_BYTES * settings.n_decisions * is_first
+        traffic += problem.summation.sum_traffic(problem.network, value_bytes, decision_bytes)
+    return traffic
+
+
+def visit(
+    problem: Problem, adder: Adder, mixture: Mixture, batch: slice, *, compare: bool = False
+) -> tuple[Sums, Kept]:
+    """E-step of one batch, and what it leaves behind."""
+    result = e_step(problem, adder, mixture, within=batch, compare=compare)
+    return result, Kept(result.counts, result.entropies, result.statistics())
 
 
 def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certificate:
@@ -172,7 +218,7 @@ def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certifica
     if not adder.is_exact:
         assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
         here = e_step(problem, exact, assembled)
-    stepped, collapsed = m_steps(problem, here.counts, here.collected, settings.rule, mixture.blocks)
+    stepped, collapsed = m_steps(problem, here.counts, here.statistics(), settings.rule, mixture.blocks)
     if any(collapsed):
         return Certificate(math.inf, final.disagreement)
     there = e_step(problem, exact, stepped, statistics=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,9 @@ from vpem.core.initial import (
     n_candidates,
     random_rows,
 )
-from vpem.core.packed import Densities, Distances, Tally, make_layout
+from vpem.core.packed import Densities, Distances
 from vpem.core.summation import Adder
-from vpem.core.sweep import Sweep
+from vpem.core.sweep import Sums, kmeans_pass
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Problem
 from vpem.simulation.sweep import network_sums, sweep
@@ -84,8 +83,8 @@ def kmeans(
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
-        found, tally = assign(problem, adder, centres)
-        moved = _cut(problem, tally.means())
+        found = assign(problem, adder, centres)
+        moved = _cut(problem, found.means())
         settled = np.array(
             [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
         )
@@ -98,18 +97,22 @@ def kmeans(
     return KMeansFit(tuple(centres), n_iter, converged, traffic + one_sum * (n_iter + 1))
 
 
-def assign(
-    problem: Problem, adder: Adder, centres: Sequence[Array], fill: Densities | None = None
-) -> tuple[Sweep[Any], Tally]:
-    """Give every row to the nearest centre, at each root by the distances that it sees; tally around the centres.
+def assign(problem: Problem, adder: Adder, centres: Sequence[Array], fill: Densities | None = None) -> Sums:
+    """Give every row to the nearest centre, at each root by the distances that it sees; collect around the centres.
 
-    With `fill`, for which gaps are filled in, blocks are tallied as EM needs them; otherwise each column by itself.
+    With `fill`, for which gaps are filled in, blocks are collected as EM needs them; otherwise each column by itself.
     """
-    packed = np.concatenate(centres, axis=1)
-    layout = make_layout([1] * packed.shape[1], len(packed), is_matrix=False) if fill is None else fill.layout
-    found, tally = sweep(problem, adder, Distances(packed), layout, log_weights=None, shifts=packed, fill=fill)
-    assert tally is not None, "there are shifts"
-    return found, tally
+    halves = kmeans_pass(
+        np.concatenate(centres, axis=1),
+        problem.order,
+        problem.block_of_column,
+        problem.overall,
+        np.asarray(adder.view_of_hub, dtype=np.int64),
+        fill=fill,
+        n_views=adder.n_views,
+        separate=not adder.is_exact,
+    )
+    return sweep(problem, adder, halves)
 
 
 def _cut(problem: Problem, packed: Array) -> list[Array]:

@@ -73,9 +73,9 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
         before = _around(found.centres, overall, settings)
         adder = summation.adder(network)
         layout = problem.layout(n_components, is_matrix=settings.rule.is_matrix)
-        labelled, tally = assign(problem, adder, found.centres, fill=Densities(layout, before))
+        labelled = assign(problem, adder, found.centres, fill=Densities(layout, before))
         # All roots begin with the same weights: what the root of the first hub sees, flooded where roots may differ.
-        counts, statistics = labelled.counts[[adder.view_of_hub[0]]], tally.statistics()
+        counts, statistics = labelled.counts[[adder.view_of_hub[0]]], labelled.statistics()
         traffic = found.traffic
         if network.graph is not None and len(network.hubs) > 1:
             traffic += summation.flood_traffic(network, FLOAT_BYTES * n_components)

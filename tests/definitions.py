@@ -1,4 +1,6 @@
-"""Rows with gaps (NaN): exact EM on what was observed.
+"""What the compiled kernels compute, in plain numpy: the tests hold them to it.
+
+Rows with gaps (NaN): exact EM on what was observed.
 
 Gaps must be missing at random: whether a value is missing may depend on what was observed, not on the value
 itself. A row that a block lacks altogether adds nothing to the sum and is left out of the block's M-step. Of a row
@@ -23,6 +25,7 @@ from vpem.core.mixture import (
     block_statistics,
     log_contribution,
     make_block,
+    normalize,
 )
 
 KEPT_VALUES = 2**20
@@ -167,3 +170,78 @@ def fill_in(seen: Statistics, block: Block, part: Block, observed: NDArray[np.bo
         scatters = seen.counts[:, None] * np.broadcast_to(block.covariances, (n_components, n_columns))
         scatters[:, observed] = seen.scatters
     return Statistics(seen.counts, means, scatters, float(seen.counts @ entropies))
+
+
+def respond(sums: Array, log_weights: Array) -> tuple[Array, Array]:
+    """E-step of rows from the network's sums: responsibilities and log-likelihoods.
+
+    A row that no party has adds nothing to any sum: its sums are zero, and so are its responsibilities and its
+    log-likelihood. It does not count.
+
+    Parameters
+    ----------
+    sums : array of shape (..., n_components)
+    log_weights : array that broadcasts against it
+
+    Returns
+    -------
+    responsibilities : array of shape (..., n_components)
+    log_likelihoods : array of shape (...)
+    """
+    responsibilities, log_likelihoods = normalize(sums + log_weights)
+    is_there = (sums != 0).any(axis=-1)
+    return responsibilities * is_there[..., None], log_likelihoods * is_there
+
+
+def squared_distances(X: NDArray[np.floating], centres: Array) -> Array:
+    """Squared distances within one block: what it adds to the network's sum in k-means. A gap adds nothing.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_columns)
+    centres : array of shape (n_centres, n_columns)
+
+    Returns
+    -------
+    array of shape (n_samples, n_centres)
+    """
+    deviations = X - centres[:, None, :]
+    deviations[np.isnan(deviations)] = 0.0
+    distances: Array = np.einsum("kmd,kmd->km", deviations, deviations).T
+    return distances
+
+
+def centre_sums(X: NDArray[np.floating], responsibilities: Array) -> Array:
+    """Of each cluster, how many values there are in each column, and their sum; sums of other rows can be added.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_columns)
+    responsibilities : array of shape (n_samples, n_clusters)
+
+    Returns
+    -------
+    array of shape (2, n_clusters, n_columns)
+    """
+    there = ~np.isnan(X)
+    return np.stack([responsibilities.T @ there, responsibilities.T @ np.where(there, X, 0.0)])
+
+
+def nearest(distances: Array) -> tuple[Array, Array]:
+    """Hard responsibilities, and the distances to the nearest centres.
+
+    Parameters
+    ----------
+    distances : array of shape (..., n_centres)
+
+    Returns
+    -------
+    responsibilities : array of shape (..., n_centres)
+        One for the nearest centre (the first of equals), zero for the others. A row at no distance from any centre,
+        as one that is missing everywhere, belongs to all alike.
+    smallest : array of shape (...)
+    """
+    labels = distances.argmin(axis=-1)
+    responsibilities = (labels[..., None] == np.arange(distances.shape[-1])).astype(np.float64)
+    responsibilities[~distances.any(axis=-1)] = 1.0 / distances.shape[-1]
+    return responsibilities, distances.min(axis=-1)

@@ -1,0 +1,103 @@
+"""Stepwise EM (Cappé and Moulines), for streams: an E-step of new rows, whose statistics then count for a share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.batches import Kept
+from vpem.core.mixture import Statistics, n_present
+from vpem.core.overall import Overall
+from vpem.core.repair import Case, Repair, Ward
+from vpem.core.settings import Settings
+from vpem.core.traffic import FLOAT_BYTES
+from vpem.simulation.em import MixtureFit, m_steps, visit
+from vpem.simulation.model import Mixture, Problem, adder_for
+from vpem.simulation.repair import Infirmary
+
+Array = NDArray[np.float64]
+
+STEP_POWER = 0.7
+"""Of stepwise EM; between 0.5 and 1, so that the steps add up to infinity and their squares do not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """What stepwise EM carries from one call to the next."""
+
+    overall: Overall
+    """Of the first call's rows."""
+    kept: Kept | None = None
+    """Running statistics, per row."""
+    n_rows: float = 0.0
+    """How many rows of equal weight would be worth as much."""
+    n_steps: int = 0
+    repairs: tuple[Repair, ...] = ()
+    waiting: tuple[Case, ...] = ()
+    """Components to be restarted with the next call."""
+
+
+def online_step(
+    problem: Problem, mixture: Mixture, settings: Settings, stream: Stream
+) -> tuple[MixtureFit, Stream, float]:
+    """One step of stepwise EM (Cappé and Moulines): an E-step of new rows, whose statistics then count for a share.
+
+    The share of the t-th step is `t ** -0.7`: the first step takes its rows alone, and old rows fade slowly enough
+    for the estimates to settle. Components are repaired as in EM, without a limit.
+
+    Parameters
+    ----------
+    problem : Problem
+        The new rows.
+    mixture : Mixture
+    settings : Settings
+    stream : Stream
+
+    Returns
+    -------
+    fit : MixtureFit
+    stream : Stream
+    disagreement : float
+    """
+    n_samples, summation = len(problem.X), problem.summation
+    adder = adder_for(problem, mixture)
+    result, new = visit(problem, adder, mixture, slice(0, n_samples), compare=True)
+    n_steps = stream.n_steps + 1
+    share = n_steps**-STEP_POWER
+    n_there = float(n_present(new.counts)[0])
+    kept, n_rows = new * (share / n_there), n_there
+    if stream.kept is not None:
+        kept += stream.kept * (1.0 - share)
+        n_rows = 1.0 / (share**2 / n_there + (1.0 - share) ** 2 / stream.n_rows)
+    whole = kept * n_rows
+    stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, settings.rule, mixture.blocks)
+    infirmary = Infirmary(problem, Ward(stream.waiting, most_restarts=math.inf))
+    stepped, _ = infirmary.visit(n_steps, stepped, whole.counts, adder.view_of_hub, collapsed, result.worst[1])
+    treated = [case.component for case in infirmary.ward.restarted]
+    if treated:
+        kept = _forget(kept, stepped, treated)
+    value_bytes = FLOAT_BYTES * n_samples * settings.n_components
+    traffic = summation.sum_traffic(problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
+    traffic += infirmary.traffic
+    fit = MixtureFit(stepped, (result.scores / n_there,), False, infirmary.all_repairs(), traffic)
+    done = (case.repair(problem.network, restarted=True) for case in infirmary.ward.restarted)
+    after = Stream(stream.overall, kept, n_rows, n_steps, (*stream.repairs, *done), infirmary.ward.waiting)
+    return fit, after, result.disagreement
+
+
+def _forget(kept: Kept, mixture: Mixture, components: list[int]) -> Kept:
+    """Statistics in which some components count for what they were restarted with."""
+    counts = kept.counts.copy()
+    counts[:, components] = np.broadcast_to(mixture.weights, counts.shape)[:, components]
+    found = []
+    for own, block in zip(kept.statistics, mixture.blocks, strict=True):
+        weights, means, scatters = own.counts.copy(), own.means.copy(), own.scatters.copy()
+        weights[components] = mixture.weights.mean(axis=0)[components]
+        means[components] = block.means[components]
+        covariances = np.broadcast_to(block.covariances, scatters.shape)
+        scatters[components] = (covariances.T * weights).T[components]
+        found.append(Statistics(weights, means, scatters, own.gap_entropy))
+    return Kept(counts, kept.entropy, tuple(found))
