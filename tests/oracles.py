@@ -132,6 +132,7 @@ class CentralizedEM:
 
     def __init__(self, X, blocks, weights, means, covariances, covariance_type, reg_covar):
         self.X, self.blocks = X, blocks
+        self.is_there = ~np.isnan(X).all(axis=1)  # rows without any value do not count
         self.weights, self.means = weights, means
         self.covariances = dense_covariances(blocks, X.shape[1], covariances)
         self.covariance_type, self.reg_covar = covariance_type, reg_covar
@@ -142,7 +143,8 @@ class CentralizedEM:
 
     def free_energy(self, responsibilities):
         """Per row, by its definition: expected log of the joint density, plus the entropy."""
-        return (responsibilities * self.log_joint() - xlogy(responsibilities, responsibilities)).sum() / len(self.X)
+        energies = (responsibilities * self.log_joint() - xlogy(responsibilities, responsibilities)).sum(axis=1)
+        return energies[self.is_there].mean()
 
     def e_step(self, rows=slice(None)):
         """Responsibilities and log-likelihoods of some rows."""
@@ -168,8 +170,8 @@ class CentralizedEM:
     def step(self):
         """One iteration; returns the log-likelihood per row before it."""
         responsibilities, log_likelihoods = self.e_step()
-        self.m_step(self.X, responsibilities)
-        return log_likelihoods.mean()
+        self.m_step(self.X[self.is_there], responsibilities[self.is_there])
+        return log_likelihoods[self.is_there].mean()
 
 
 def mixing_weights(graph, kind):
@@ -217,12 +219,12 @@ class LiteralAgents:
             for held, means, covariances in zip(self.columns, self.means, self.covariances, strict=True)
         ]
         state = self.sum_at_every_agent(terms)
-        seen = []
+        is_there, seen = ~np.isnan(self.X).all(axis=1), []
         for b, hub in enumerate(self.hubs):
             log_joint = state[hub.root] + np.log(self.weights[b])
             log_likelihood = logsumexp(log_joint, axis=1)
             responsibilities = np.exp(log_joint - log_likelihood[:, None])
-            self.weights[b] = responsibilities.mean(axis=0)
+            self.weights[b] = responsibilities[is_there].mean(axis=0)
             self.means[b], self.covariances[b] = block_m_step(
                 self.X[:, self.columns[b]],
                 responsibilities,
@@ -230,7 +232,7 @@ class LiteralAgents:
                 self.reg_covar,
                 (self.means[b], self.covariances[b]),
             )
-            seen.append(log_likelihood.mean())
+            seen.append(log_likelihood[is_there].mean())
         return seen
 
 

@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "files": set(),
     "tables": set(),
     "reading": {"files"},
-    "models": {"", "core", "estimators", "files", "simulation"},
+    "models": {"", "core", "estimators", "files", "model_format", "simulation"},
+    "model_format": {"core"},
     "study": {"core", "reading"},
     "demo": {"", "datasets", "figures", "metrics"},
 }

@@ -4,8 +4,11 @@ import contextlib
 import io
 import json
 import random
+import re
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -13,7 +16,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import vpem
-from vpem import Consensus, ModelFileError, VerticalGaussianMixture
+from vpem import Consensus, ModelFileError, Star, VerticalGaussianMixture, model_format
 from vpem.datasets import make_vertical_blobs
 
 PARTIES = {"bank": [3, 0], "shop": [1], 7: [2, 4, 5]}
@@ -80,6 +83,14 @@ def test_names_of_columns_and_streams(tmp_path):
         again.predict(X.rename(columns={"age": "years"}))
 
 
+def test_arguments_for_a_later_fit_leave_a_file_that_can_be_read(tmp_path):
+    model, X = fitted(covariance_type="diag")
+    vpem.save(model.set_params(covariance_type="full", shrinkage="oas"), tmp_path / "model")
+    again = vpem.load(tmp_path / "model")
+    assert (again.covariance_type, again.shrinkage) == ("diag", None)
+    np.testing.assert_array_equal(again.score_samples(X), model.score_samples(X))
+
+
 def test_numpy_reads_the_arrays_and_json_the_rest(tmp_path):
     model, _ = fitted()
     vpem.save(model, tmp_path / "model")
@@ -110,6 +121,90 @@ def test_an_old_file_survives_a_failed_save(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     monkeypatch.undo()
     assert (vpem.load(tmp_path / "model").predict(X) == model.predict(X)).all()
+
+
+# Ways to add
+
+
+class Slow(Consensus):
+    """Consensus but for its type."""
+
+
+@pytest.mark.parametrize("summation", [None, Consensus(7), Consensus(np.int64(3), "laplacian", np.float64(0.25))])
+def test_the_summation_of_the_fit_comes_back(tmp_path, summation):
+    model, _ = fitted(graph="path", summation=summation)
+    vpem.save(model.set_params(summation=Consensus(9)), tmp_path / "model")  # for a later fit
+    assert vpem.load(tmp_path / "model").summation == (Consensus(100) if summation is None else summation)
+    star, _ = fitted(graph="star")
+    vpem.save(star.set_params(graph="path", summation=Consensus(9)), tmp_path / "model")
+    assert vpem.load(tmp_path / "model").summation == Star()
+
+
+def test_a_summation_that_files_do_not_know_is_refused(tmp_path):
+    model, X = fitted(graph="path", summation=Slow(5))
+    with pytest.raises(
+        TypeError, match=r"expected a summation .*\(Star, Consensus\), got Slow\(rounds=5.* of type Slow"
+    ):
+        vpem.save(model, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+    vpem.save(model.set_params(summation=Consensus(5)).fit(X), tmp_path / "model")
+
+
+@dataclass(frozen=True)
+class Around(Consensus):
+    """A summation with another one inside."""
+
+    inner: object = Star()
+
+
+def test_another_summation_costs_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(model_format.SUMMATIONS, "around", Around)
+    for inner in (Consensus(4), Around(3, inner=Consensus(2, "laplacian"))):
+        model, _ = fitted(graph="path", summation=Around(5, inner=inner))
+        vpem.save(model, tmp_path / "model")
+        assert vpem.load(tmp_path / "model").summation == model.summation
+    for inner in (Slow(1), [1, 2]):
+        model, _ = fitted(graph="path", summation=Around(5, inner=inner))
+        with pytest.raises(TypeError, match=r"of type (Slow|list);"):
+            vpem.save(model, tmp_path / "another")
+    vpem.save(fitted(graph="path", summation=Around(5))[0], tmp_path / "model")
+    monkeypatch.undo()
+    with pytest.raises(
+        ModelFileError, match=r"expected a summation .*'star', 'consensus'\), got 'around'; update vpem"
+    ):
+        vpem.load(tmp_path / "model")
+
+
+OLD_ROWS = [
+    [-2.194, -1.981, 3.207, 2.972, -2.055, 3.237],
+    [-1.192, 0.03, -5.67, -0.336, -4.17, -2.891],
+    [-2.875, -0.985, -8.882, 1.301, -1.31, -1.755],
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "log_densities"),
+    [
+        # Version 1 kept a shrinkage that diagonal covariances ignored.
+        (
+            "star",
+            {"summation": Star(), "covariance_type": "diag", "shrinkage": None},
+            [-11.070509915192487, -7.461494127923678, -14.386603986491954],
+        ),
+        (
+            "graph",
+            {"summation": Consensus(2, "laplacian", 0.2), "covariance_type": "full", "shrinkage": "oas"},
+            [-9.787424431290752, -6.958518538586367, -12.480976464487773],
+        ),
+    ],
+)
+def test_files_of_version_1_are_still_read(tmp_path, name, expected, log_densities):
+    model = vpem.load(Path(__file__).parent / "files" / f"version-1-{name}.vpem")
+    np.testing.assert_allclose(model.score_samples(OLD_ROWS), log_densities, rtol=1e-9)
+    assert {key: getattr(model, key) for key in expected} == expected
+    vpem.save(model, tmp_path / "model")
+    assert json.loads(members(tmp_path / "model")["model.json"])["version"] == 2
+    assert vpem.load(tmp_path / "model").get_params().items() >= expected.items()
 
 
 # Files that are not to be believed
@@ -175,7 +270,9 @@ HOSTILE = {
     ),
     "a link to before the first": described(links=[[0, 1], [1, -1]]),
     "a link to oneself": described(links=[[0, 1], [1, 2], [2, 2]]),
-    "a star with hubs": described(links=None, summation={}, n_views=1, hubs=[{"root": 0, "members": [0, 1, 2]}]),
+    "a star with hubs": described(
+        links=None, summation={"kind": "star"}, n_views=1, hubs=[{"root": 0, "members": [0, 1, 2]}]
+    ),
     "a party without columns": described(
         parties=[
             {"name": "a", "columns": [0, 1, 2, 3, 4, 5]},
@@ -199,7 +296,29 @@ HOSTILE = {
     "unknown fields": described(code="import os"),
     "an unknown covariance": described(covariance_type="banded"),
     "too many names": described(feature_names=["a"]),
-    "an unknown way to add": described(summation={"rounds": 3, "weights": "gossip"}),
+    "no way to add": described(summation={}),
+    "a way to add without a name": described(summation={"rounds": 3, "weights": "metropolis", "alpha": None}),
+    "an unknown way to add": described(summation={"kind": "gossip"}),
+    "an unknown way to average": described(summation={"kind": "consensus", "arguments": {"weights": "gossip"}}),
+    "unknown arguments of a way to add": described(summation={"kind": "consensus", "arguments": {"os": "system"}}),
+    "a way to add inside another": described(
+        summation={"kind": "consensus", "arguments": {"rounds": {"kind": "star", "arguments": {}}}}
+    ),
+    "ways to add without end": lambda c: {
+        **c,
+        "model.json": re.sub(
+            r'"summation":.*?"seed"',
+            '"summation":' + '{"kind":"star","arguments":{"a":' * 9999 + "0" + "}}" * 9999 + ',"seed"',
+            c["model.json"].decode(),
+            flags=re.DOTALL,
+        ),
+    },
+    "links for a star": described(summation={"kind": "star"}),
+    "an alpha that does not average": described(
+        summation={"kind": "consensus", "arguments": {"weights": "laplacian", "alpha": 5.0}}
+    ),
+    "before the first version": described(version=0),
+    "the first version with names of later ones": described(version=1),
     "views of nobody": described(n_views=2),
     "an array that is gone": lambda c: {name: content for name, content in c.items() if name != "means_0.npy"},
     "an array of another shape": lambda c: {**c, "means_0.npy": npy(np.zeros((2, 3)))},
@@ -279,7 +398,7 @@ def test_many_at_once_write_whole_files(tmp_path):
 def test_a_newer_version_says_so(tmp_path):
     path = tmp_path / "model"
     vpem.save(fitted()[0], path)
-    rewrite(path, described(version=2, something_new=1)(members(path)))
+    rewrite(path, described(version=3, something_new=1)(members(path)))
     with pytest.raises(ModelFileError, match="update vpem"):
         vpem.load(path)
 

@@ -138,31 +138,23 @@ def nasty(seed):
 @pytest.mark.parametrize("init_params", ["kmeans", "random_from_data"])
 def test_repairs_and_failures_are_the_same(graph, batch_size, init_params):
     compared = 0
-    for seed in range(12):
-        arguments = {
-            "n_components": 6,
-            "partition": {"a": [0], "b": [1, 2], "c": [3]},
-            "graph": graph,
-            "summation": None if graph == "star" else Consensus(3),
-            "batch_size": batch_size,
-            "init_params": init_params,
-            "n_init": 2,
-            "max_iter": 25,
-            "reg_covar": 0.0,
-        }
-        simulated, agents = fit_both(nasty(seed), **arguments)
-        # A covariance that is singular to rounding may pass or not: what another order of sums changes is no proof.
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("vpem.core.rows.CHUNK_VALUES", 1)
-            patch.setattr("vpem.core.packed.WIDEST_MATRIX", 1)
-            again = fit(nasty(seed), **arguments)
-        try:
-            assert_same(simulated, again, tolerance=1e-6)
-        except AssertionError:
-            continue
-        assert_same(simulated, agents, tolerance=1e-4)  # nearly singular covariances enlarge rounding
+    for seed in range(6):
+        simulated, agents = fit_both(
+            nasty(seed),
+            n_components=6,
+            partition={"a": [0], "b": [1, 2], "c": [3]},
+            graph=graph,
+            summation=None if graph == "star" else Consensus(3),
+            batch_size=batch_size,
+            init_params=init_params,
+            n_init=2,
+            max_iter=25,
+            reg_covar=0.0,
+        )
+        # A variance on its way to zero enlarges rounding in every iteration.
+        assert_same(simulated, agents, tolerance=1e-4)
         compared += isinstance(simulated, Exception) or bool(simulated.repairs_)
-    assert compared > 4, "the examples must have something to repair"
+    assert compared > 2, "the examples must have something to repair"
 
 
 def test_parts_of_a_start_may_be_given():

@@ -10,7 +10,8 @@ from vpem.simulation.em import Certificate
 __version__ = "0.1.0"
 
 # After the version, which they write down.
-from vpem.models import ModelFileError, load, save
+from vpem.model_format import ModelFileError
+from vpem.models import load, save
 
 __all__ = [
     "VerticalGaussianMixture",

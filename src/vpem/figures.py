@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -48,23 +49,27 @@ def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = 
     return figure
 
 
-def plot_selection(found: Sequence[Mapping[str, float]]) -> Figure:
+def plot_selection(found: Sequence[Mapping[str, Any]]) -> Figure:
     """BIC and AIC against the number of components, the smallest of each marked.
 
     Parameters
     ----------
     found : sequence of mappings
-        With the keys `components`, `bic` and `aic`.
+        With the keys `components`, `bic` and `aic`; both None for a number of components whose fit collapsed, which
+        becomes a dotted line. At least one has numbers.
     """
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     sizes = [one["components"] for one in found]
     for number, name in enumerate(("bic", "aic")):
-        values = [one[name] for one in found]
+        values = [math.nan if one[name] is None else one[name] for one in found]
         look = STYLES[2 * number]
-        axes.plot(sizes, values, label=name.upper(), **look)
-        best = min(range(len(values)), key=values.__getitem__)
+        axes.plot(sizes, values, label=name.upper(), marker=".", **look)
+        best = min((place for place, value in enumerate(values) if not math.isnan(value)), key=values.__getitem__)
         axes.scatter(sizes[best], values[best], color=look["color"], s=60, zorder=3)
+    collapsed = [one["components"] for one in found if one["bic"] is None]
+    for number, size in enumerate(collapsed):
+        axes.axvline(size, color="#999999", linestyle=":", label="collapsed" if number == 0 else None)
     axes.set(xlabel="components", ylabel="criterion: the smaller, the better")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)

@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 import networkx as nx
@@ -25,113 +25,33 @@ from vpem.core.hubs import Hub
 from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network
 from vpem.core.repair import Repair
-from vpem.core.summation import Consensus, Star
+from vpem.core.summation import Summation
 from vpem.core.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture
 from vpem.files import replacing
+from vpem.model_format import (
+    FORMAT,
+    VERSION,
+    Description,
+    Fixed,
+    HubOf,
+    ModelFileError,
+    Name,
+    Parameters,
+    Party,
+    decode,
+    describe_summation,
+    make_summation,
+)
 from vpem.simulation.em import Certificate, MixtureFit
 from vpem.simulation.model import Mixture
 
 Array = NDArray[np.float64]
-Name = str | int
 
-FORMAT, VERSION = "vpem-model", 1
 LARGEST_ARRAYS = 2**31
 """Bytes of all arrays that are read at most."""
 LARGEST_TEXT = 64 * 2**20
 """Bytes of `model.json` that are read at most."""
-
-
-class ModelFileError(ValueError):
-    """A file that is no model, or not one that this version can read."""
-
-
-Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-
-
-class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name and column numbers."""
-
-    name: Name
-    columns: list[Count]
-
-
-class HubOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A hub, by the numbers of its parties."""
-
-    root: Count
-    members: list[Count]
-
-
-class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A component that could not go on."""
-
-    iteration: Count
-    component: Count
-    party: Name
-    reason: Literal["collapsed", "starved"]
-    restarted: bool
-
-
-class Summing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the network added; no rounds on a star."""
-
-    rounds: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
-    weights: str = "metropolis"
-    alpha: float | None = None
-
-
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Constructor arguments that are plain values."""
-
-    hops: Count
-    shrinkage: float | str | None
-    tol: float
-    reg_covar: float
-    batch_size: Count | None
-    max_iter: Count
-    n_init: Count
-    init_params: str
-    verbose: Count
-    warm_start: bool
-    random_state: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] | None
-
-
-class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `model.json` holds."""
-
-    format: str
-    version: int
-    written_by: str
-    n_components: Count
-    n_features: Count
-    covariance_type: str
-    feature_names: list[str] | None
-    parties: list[Party]
-    links: list[tuple[Count, Count]] | None
-    """Between parties, by number; None: a star."""
-    hubs: list[HubOf]
-    parameters: Parameters
-    summation: Summing
-    seed: Count
-    n_views: Count
-    lower_bounds: list[float]
-    converged: bool
-    disagreement: float | None
-    gain: float | Literal["infinity"] | None
-    """Of the certificate; "infinity" where the step collapses a component."""
-    repairs: list[Fixed]
-    rounds: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-    """Of the traffic."""
-    is_stream: bool
-    """Whether it was fitted by `partial_fit`, with which a model from a file cannot go on."""
-
-
-class Heading(msgspec.Struct, frozen=True):
-    """As much as any version has."""
-
-    format: str
-    version: int
 
 
 def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
@@ -144,6 +64,11 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
     ----------
     model : VerticalGaussianMixture
     path : path
+
+    Raises
+    ------
+    TypeError
+        If a file cannot hold a party's name, or cannot name the summation that the fit used.
     """
     check_is_fitted(model, "weights_")
     network, mixture = model._network, model._mixture
@@ -165,7 +90,7 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
         links=None if network.graph is None else [(int(one), int(other)) for one, other in network.graph.edges],
         hubs=[HubOf(int(hub.root), [int(member) for member in hub.members]) for hub in network.hubs],
         parameters=_plain_parameters(model),
-        summation=_summing(model, network),
+        summation=describe_summation(model._summation),
         seed=model._seed,
         n_views=len(mixture.weights),
         lower_bounds=model.lower_bounds_,
@@ -186,6 +111,8 @@ def _plain_parameters(model: VerticalGaussianMixture) -> Parameters:
     found = {name: getattr(model, name) for name in Parameters.__struct_fields__}
     if not isinstance(model.random_state, int | np.integer):
         found["random_state"] = None
+    if not STRUCTURES[model._covariance_type].is_matrix:  # else set for a later fit, with another covariance type
+        found["shrinkage"] = None
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
     return Parameters(**{**plain, "warm_start": bool(model.warm_start)})
 
@@ -194,13 +121,6 @@ def _fixed(repair: Repair) -> Fixed:
     values: dict[str, Any] = repair._asdict()
     party = values["party"]
     return Fixed(**{**values, "party": party.item() if isinstance(party, np.generic) else party})
-
-
-def _summing(model: VerticalGaussianMixture, network: Network) -> Summing:
-    if network.graph is None:
-        return Summing()
-    summation = model.summation if isinstance(model.summation, Consensus) else Consensus()
-    return Summing(int(summation.rounds), summation.weights, summation.alpha)
 
 
 def _write(path: Path, text: bytes, arrays: dict[str, NDArray[Any]]) -> None:
@@ -224,7 +144,7 @@ def load(path: str | os.PathLike[str]) -> VerticalGaussianMixture:
         raise FileNotFoundError(f"expected a model in {path}, found no such file")
     try:
         with zipfile.ZipFile(path) as archive:
-            about = _describe(archive, path)
+            about = decode(_read(archive, "model.json", LARGEST_TEXT, path), path)
             network = _network(about, path)
             return _assemble(archive, about, network, path)
     except ModelFileError:
@@ -236,21 +156,6 @@ def load(path: str | os.PathLike[str]) -> VerticalGaussianMixture:
             f"expected a model in {path}, got a file that cannot be read ({error}); is it one that vpem wrote, and "
             "complete?"
         ) from None
-
-
-def _describe(archive: zipfile.ZipFile, path: Any) -> Description:
-    text = _read(archive, "model.json", LARGEST_TEXT, path)
-    try:
-        heading = msgspec.json.decode(text, type=Heading)
-        if heading.format == FORMAT and heading.version > VERSION:
-            raise ModelFileError(
-                f"expected a model of format version {VERSION} or older in {path}, got version {heading.version}; "
-                "update vpem to read it"
-            )
-        _check(heading.format == FORMAT and heading.version == VERSION, path, f"it says {heading.format!r}")
-        return msgspec.json.decode(text, type=Description)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ModelFileError(f"expected a model in {path}, got a model.json that is wrong: {error}") from None
 
 
 def _read(archive: zipfile.ZipFile, name: str, most: int, path: Any) -> bytes:
@@ -284,8 +189,6 @@ def _network(about: Description, path: Any) -> Network:
     members = sorted(member for hub in about.hubs for member in hub.members)
     _check(members == list(range(n)), path, "its parties are not each in one hub")
     _check(all(hub.root in hub.members for hub in about.hubs), path, "a root is not in its hub")
-    is_star = about.links is None
-    _check(is_star == (about.summation.rounds is None), path, "its network and its way to add do not fit")
     known = {party.name for party in about.parties}
     sound = all(fixed.component < about.n_components and fixed.party in known for fixed in about.repairs)
     _check(sound, path, "a repair of nothing")
@@ -357,7 +260,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
             ) from None
     table = _array(archive, "traffic", (len(network.agents), 4), np.int64, path)
     _check(bool((table >= 0).all()), path, "less than nothing was sent")
-    model = _estimator(about, network, path)
+    model, summation = _estimator(about, network, path)
     fit = MixtureFit(
         Mixture(weights, tuple(blocks)),
         tuple(np.array([bound]) for bound in about.lower_bounds),
@@ -365,7 +268,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
         (),
         Traffic(network.agents, table, about.rounds),
     )
-    model._keep(network, model._settings(), about.seed, fit, fit.traffic)
+    model._keep(network, summation, model._settings(), about.seed, fit, fit.traffic)
     model.n_features_in_ = about.n_features
     if about.feature_names is not None:
         model.feature_names_in_ = np.array(about.feature_names, dtype=object)
@@ -378,23 +281,23 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     return model
 
 
-def _estimator(about: Description, network: Network, path: Any) -> VerticalGaussianMixture:
-    rounds, weights, alpha = about.summation.rounds, about.summation.weights, about.summation.alpha
+def _estimator(about: Description, network: Network, path: Any) -> tuple[VerticalGaussianMixture, Summation]:
+    """Before its fit; with the summation that it fits with."""
     arguments: dict[str, Any] = msgspec.structs.asdict(about.parameters)
     try:
+        summation = make_summation(about.summation)
         model = VerticalGaussianMixture(
             about.n_components,
             covariance_type=about.covariance_type,
             partition=network.named_columns(),
             graph="star" if network.graph is None else network.named_graph(),
-            summation=Star() if rounds is None else Consensus(rounds, weights, alpha),
+            summation=summation,
             **arguments,
         )
         # They raise for values that no fit would take.
         model._settings()
         model._init_params()
-        if isinstance(model.summation, Consensus):
-            model.summation.mixing_matrix(network)
+        summation.check(network)
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"expected a model in {path}, got arguments that are wrong: {error}") from None
-    return model
+    return model, summation

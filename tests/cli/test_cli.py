@@ -169,6 +169,67 @@ def test_select(folder):
     assert (folder / "s.svg").read_text().startswith("<?xml")
 
 
+FEW = ("few.csv", "--parties", "few.toml", "--reg-covar", 0)
+
+
+def few_rows(folder):
+    """Twelve rows of four columns at one party: enough for two components, never for four."""
+    table = np.random.default_rng(0).normal(size=(12, 4))
+    write_csv("few.csv", dict(zip(NAMES, table.T, strict=True)))
+    (folder / "few.toml").write_text(f"[parties]\nclinic = {NAMES}\n")
+    return table
+
+
+def test_select_goes_on_after_a_collapse(folder):
+    table = few_rows(folder)
+    said = vpem_says("select", *FEW, "-k", "1..5", "--plot", "s.svg", "-o", "s.csv")
+    assert "4 collapsed 5 collapsed" in said
+    assert "component" in said.partition("collapsed at party 'clinic'")[0]
+    assert said.count("try fewer components") == 1
+    found = rows("s.csv")
+    assert [row["components"] for row in found] == ["1", "2", "3", "4", "5"]
+    assert [row["collapsed"] for row in found[:1] + found[3:]] == ["false", "true", "true"]
+    assert all(row[name] == "" for row in found[3:] for name in ("bic", "aic", "log_likelihood"))
+    model = VerticalGaussianMixture(1, partition=[range(4)], reg_covar=0, random_state=0).fit(table)
+    assert float(found[0]["bic"]) == pytest.approx(model.bic(table), rel=1e-9)
+    best = min((row for row in found if row["bic"]), key=lambda row: float(row["bic"]))["components"]
+    assert f"best by BIC: {best} component" in said
+    assert "collapsed" in (folder / "s.svg").read_text()
+    vpem_says("select", *FEW, "-k", "1..5", "-o", "s.parquet")
+    assert pq.read_table("s.parquet").column("bic").null_count >= 2
+
+
+def test_select_goes_on_with_more_components_too(folder, monkeypatch):
+    fit = VerticalGaussianMixture.fit
+
+    def fit_but_two(model, X):
+        if model.n_components == 2:
+            raise vpem.CollapsedComponentError(1, "bank")
+        return fit(model, X)
+
+    monkeypatch.setattr(VerticalGaussianMixture, "fit", fit_but_two)
+    said = vpem_says("select", "people.csv", "--parties", "parties.toml", "-k", "1..3", "--plot", "s.svg")
+    assert "2 collapsed 3 " in said
+    assert "with 2 components, component 1 has collapsed at party 'bank'" in said
+    assert "best by BIC: 3 components" in said
+
+
+def test_select_where_every_fit_collapses(folder):
+    few_rows(folder)
+    said = vpem_says("select", *FEW, "-k", "4..6", "--plot", "s.svg", "-o", "s.csv", code=1)
+    assert "error: expected a fit for at least one number of components, got none: with 4 components, " in said
+    assert not (folder / "s.csv").exists()
+
+
+def test_shrinkage(folder):
+    few_rows(folder)
+    assert "3 collapsed" in vpem_says("select", *FEW, "-k", "1..3")
+    assert "collapsed" not in vpem_says("select", *FEW, "-k", "1..3", "--shrinkage", 0.5)
+    for given, expected in (("oas", "oas"), ("0.25", 0.25)):
+        vpem_says("fit", *FEW, "-k", 2, "--shrinkage", given, "-o", "model")
+        assert vpem.load("model").shrinkage == expected
+
+
 @pytest.mark.parametrize("kind", ["ring", "path", "complete", "geometric", "scale-free"])
 def test_graphs(folder, kind):
     said = vpem_says("graph", kind, "-n", 12, "-o", "links.txt", "--draw")
@@ -310,6 +371,10 @@ WRONG = [
     (["graph", "ring", "-n", "1"], "2 agents or more"),
     (["select", "people.csv", "--ignore", "person", "-k", "3..1"], "expected --components as 1..10"),
     (["experiment", "pulsr"], "did you mean 'pulsar'?"),
+    (["fit", "bank.csv", "-k", "2", "--shrinkage", "lw"], "expected --shrinkage to be oas or a number from 0 to 1"),
+    (["select", "bank.csv", "--shrinkage", "1.5"], "from 0 to 1, got '1.5'"),
+    (["fit", "bank.csv", "-k", "2", "--shrinkage", "oas", "--covariance", "diag"], "'full' or 'tied' with shrinkage"),
+    (["select", "bank.csv", "--shrinkage", "nan"], "from 0 to 1, got 'nan'"),
 ]
 
 

@@ -199,6 +199,9 @@ def test_events_out_of_turn_are_our_own_mistakes():
         b.predict(np.zeros((2, 3)))
     with pytest.raises(ValueError, match="with infinity"):
         b.predict(np.full((2, 1), np.inf))
+    with pytest.raises(ValueError, match=r"can be added, got 1e\+155 in column 0 of party 'b'; scale the column"):
+        b.predict(np.array([[np.nan], [-1e155]]))
+    assert b.is_done, "a refused prediction changes nothing"
     with pytest.raises(ValueError, match=f"1 to {MOST_NEW_ROWS} new rows at a time, got None"):
         b.predict()
     with pytest.raises(ValueError, match="got 0"):

@@ -5,7 +5,8 @@ import pytest
 from sklearn.covariance import oas
 
 from oracles import relative_error
-from vpem.core.covariances import CovarianceRule, estimate_covariances, shrink
+from vpem.core.covariances import TINY_COUNT, CovarianceRule, estimate_covariances, shrink
+from vpem.core.stopping import comparable_bound
 
 
 @pytest.fixture
@@ -58,3 +59,36 @@ def test_each_component_shrinks_by_its_own_rows(sample):
 def test_variances_do_not_shrink():
     rule = CovarianceRule(covariance_type="diag", reg_covar=0.5, shrinkage=0.9)
     np.testing.assert_allclose(estimate_covariances(np.ones(1), np.array([[1.0, 2.0]]), rule), [[1.5, 2.5]])
+
+
+def test_the_amount_of_oas_is_continuous_in_columns_that_hardly_vary():
+    # Two groups of rows in 40 columns; 20 columns vary by eps alone: from 0.008 to 0.01 nothing may jump.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 60))
+    X[200:, :40] += 2
+
+    def amount(eps, weight=0.0):
+        table = X.copy()
+        table[:, 40:] *= eps
+        counts = np.array([200.0])
+        centred = table[200:] - table[200:].mean(axis=0)
+        scatter = (centred.T @ centred)[None]
+        # A row of the other group, with a responsibility of next to nothing.
+        scatter += weight * (table[0] - table[200:].mean(axis=0))[:, None] * (table[0] - table[200:].mean(axis=0))
+        rule = CovarianceRule(shrinkage="oas", reg_covar=1e-6)
+        shrunk = estimate_covariances(counts, scatter, rule)[0]
+        return 1 - shrunk[0, 1] / (scatter[0, 0, 1] / (200 + TINY_COUNT))
+
+    amounts = np.array([amount(eps) for eps in np.geomspace(1e-9, 1.0, 91)])
+    assert (np.abs(np.diff(amounts)) < 0.02).all()
+    assert amount(0.0) == pytest.approx(amounts[0], rel=1e-6)
+    assert amount(0.0, weight=1e-300) == pytest.approx(amount(0.0), rel=1e-12)
+
+
+def test_a_run_that_goes_up_and_down_does_not_win_by_a_peak():
+    assert comparable_bound([], False) == -np.inf
+    assert comparable_bound([1.0, 2.0, 3.0], True) == 3.0
+    swinging = [0.0, *[5.0, 1.0] * 20, 5.0]
+    assert comparable_bound(swinging, False) == 1.0
+    assert comparable_bound([*range(100)], False) == 99, "a run that is cut off while it rises"
+    assert comparable_bound([*swinging, *range(6, 17)], False) == 16, "what it did long ago does not count"

@@ -1,13 +1,16 @@
 """VerticalGaussianMixture as a scikit-learn estimator."""
 
+import itertools
 import pickle
 import re
 import warnings
+from fractions import Fraction
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_normal
@@ -29,6 +32,7 @@ from vpem.estimators import checks
 from vpem.simulation.em import em
 from vpem.simulation.model import make_problem
 from vpem.simulation.starts import make_start
+from vpem.tables import ArrowTable
 
 TYPES = ["full", "tied", "diag", "spherical"]
 PARTIES = {"bank": [0, 3], "shop": [1, 2], "post": [4]}
@@ -105,11 +109,45 @@ def test_to_sklearn_has_the_same_densities(X, covariance_type, graph):
     assert (other.predict(X) == model.predict(X)).all()
     assert other.sample(3)[0].shape == (3, 5)
     assert other.n_iter_ == model.n_iter_
+    assert other.covariance_type == ("diag" if covariance_type == "spherical" else covariance_type)
     if other.covariance_type == "diag":
         np.testing.assert_allclose(other.precisions_ * other.covariances_, 1.0)
     else:
         products = other.precisions_ @ other.covariances_
         np.testing.assert_allclose(products, np.broadcast_to(np.eye(5), products.shape), atol=1e-9)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("partition", [[range(5)], PARTIES, None], ids=["one", "three", "five"])
+def test_to_sklearn_has_the_same_criteria(X, covariance_type, partition):
+    model = fitted(X, covariance_type=covariance_type, partition=partition)
+    widths = [len(hub.columns) for hub in model.hubs_]
+    entries = {
+        "full": 2 * sum(width * (width + 1) // 2 for width in widths),
+        "tied": sum(width * (width + 1) // 2 for width in widths),
+        "diag": 2 * 5,
+        "spherical": 2 * len(widths),
+    }[covariance_type]
+    converted = model.to_sklearn()
+    for other in (converted, pickle.loads(pickle.dumps(converted))):
+        assert other._n_parameters() == 1 + 2 * 5 + entries
+        assert other.bic(X) == pytest.approx(model.bic(X), rel=1e-9)
+        assert other.aic(X) == pytest.approx(model.aic(X), rel=1e-9)
+        np.testing.assert_allclose(other.score_samples(X), model.score_samples(X), rtol=1e-9)
+    if partition and len(partition) == 1:
+        assert type(converted) is GaussianMixture, "scikit-learn has the same model"
+        assert converted.covariance_type == covariance_type
+        assert converted.covariances_.shape == converted.precisions_.shape == model.covariances_[0].shape
+
+
+def test_a_converted_model_that_is_fitted_again_has_no_blocks(X):
+    converted = fitted(X).to_sklearn()
+    dense = GaussianMixture(2, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="minimum of 2"):
+        converted.fit(X[:1])
+    assert converted._n_parameters() < dense._n_parameters()
+    for again in (clone(converted).fit(X), converted.fit(X)):
+        assert again._n_parameters() == dense._n_parameters()
 
 
 def test_attributes_fit_together_on_a_graph_with_hubs(X):
@@ -402,11 +440,78 @@ def test_verbose_tells_of_starts_and_iterations(X, capsys):
         ({"precisions_init": [[[[1e-9, 5e-10], [0, 1e-9]]] * 2] * 2 + [np.ones((2, 1, 1))]}, "to be symmetric"),
         ({"verbose": "x"}, "verbose to be a whole number"),
         ({"precisions_init": [-np.ones((2, 2))] * 3, "covariance_type": "diag"}, "to be positive"),
+        ({"shrinkage": "oas", "covariance_type": "diag"}, "expected covariance_type 'full' or 'tied' with shrinkage"),
+        ({"shrinkage": 0.5, "covariance_type": "spherical"}, "toward their diagonals, got shrinkage=0.5 with 'sph"),
     ],
 )
 def test_bad_arguments_say_what_was_expected(X, arguments, message):
     with pytest.raises(ValueError, match=message):
         fitted(X, **arguments)
+
+
+NO_MATRICES = {
+    "zero": np.zeros((2, 2)),
+    "singular": np.ones((2, 2)),
+    "singular but for rounding": [[1.0, 1 / 3], [1 / 3, 1 / 9 + 1e-17]],
+    "indefinite": [[1.0, 2.0], [2.0, 1.0]],
+    "asymmetric": [[1.0, 0.5], [0.1, 1.0]],
+    "negative": -np.eye(2),
+    "not a number": [[np.nan, 0.0], [0.0, 1.0]],
+}
+
+
+@pytest.mark.parametrize("exponent", [-320, -310, -299, -220, -140, 0, 8, 140, 299, 307])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_precisions_of_every_size(X, covariance_type, exponent):
+    scale = float(f"1e{exponent}")
+
+    def of_type(matrix, width):
+        matrix = np.asarray(matrix)[:width, :width] * scale
+        variances = np.diagonal(matrix)
+        forms = {"full": [matrix] * 2, "tied": matrix, "diag": [variances] * 2, "spherical": [variances[0]] * 2}
+        return np.array(forms[covariance_type])
+
+    def fit_with(matrix, max_iter):
+        given = [of_type(matrix, 2), of_type(matrix, 2), of_type(np.eye(1), 1)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            common = {"weights_init": [0.3, 0.7], "means_init": X[:2], "precisions_init": given}
+            return given, fitted(X, covariance_type=covariance_type, max_iter=max_iter, **common)
+
+    sound = [[2.0, -1.0], [-1.0, 3.0]]
+    if -300 <= exponent <= 300:
+        given, model = fit_with(sound, 0)
+        for found, precision in zip(model.covariances_, given, strict=True):
+            expected = np.linalg.inv(precision / scale) if covariance_type in ("full", "tied") else scale / precision
+            np.testing.assert_allclose(found * scale, expected, rtol=1e-12)
+        _, model = fit_with(sound, 2)
+        assert np.isfinite(model.covariance_matrix()).all()
+        assert np.isfinite(model.means_).all()
+    else:
+        with pytest.raises(
+            ValueError, match=r"(?s)precisions_init.0. to be .*from 1e-300 to 1e\+300, got .*scale the col"
+        ):
+            fit_with(sound, 0)
+    for name, matrix in NO_MATRICES.items():
+        if name in ("zero", "negative", "not a number") or covariance_type in ("full", "tied"):
+            with pytest.raises(ValueError, match=r"expected precisions_init.0. to be") as caught:
+                fit_with(matrix, 0)
+            assert type(caught.value) is ValueError, name
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_singular_precisions_are_singular_at_every_scale(covariance_type):
+    network, _ = checks.build_network([range(3)], "star", 0, None, 3, None, 0)
+    for exponent in range(-320, 308):
+        precisions = np.ones((1, 3, 3) if covariance_type == "full" else (3, 3)) * float(f"1e{exponent}")
+        with pytest.raises(ValueError, match="to be symmetric and positive definite"):
+            checks.covariances_from_precisions([precisions], covariance_type, 1, network)
+
+
+def test_no_shrinkage_suits_every_covariance_type(X):
+    for nothing in (None, 0, 0.0):
+        assert fitted(X, shrinkage=nothing, covariance_type="diag").converged_
+    assert fitted(X, shrinkage="oas", covariance_type="tied").converged_
 
 
 def test_a_summation_of_another_kind(X):
@@ -443,15 +548,78 @@ def test_a_generator_is_a_random_state(X):
 
 
 def test_rows_beyond_all_densities(X):
-    far = np.vstack([X[:1], np.full((1, 5), 1e200)])
+    far = np.vstack([X[:1], np.full((1, 5), 1e149)])
     model = fitted(X)
     assert np.isfinite(model.predict_proba(far)).all()
-    assert model.score_samples(far)[1] < -1e299
+    assert -1e300 < model.score_samples(far)[1] < -1e290
     # Zero times minus infinity would be NaN: with one round, agents two hops away count for nothing.
     with pytest.warns(ConvergenceWarning):
         lost = fitted(X, graph="path", summation=Consensus(1), means_init=np.full((2, 5), 1e160), max_iter=3, tol=0.0)
     assert np.isfinite(lost.lower_bounds_).all()
     assert np.isfinite(lost.means_).all()
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "score", "score_samples", "bic", "aic"])
+def test_predictions_refuse_what_fits_refuse(X, method):
+    model = fitted(X)
+    names = ["age", "visits", "basket", "income", "parcels"]
+    by_name = fitted(pd.DataFrame(X, columns=names))
+    for value, shown in ((1e155, r"1e\+155"), (-1e200, r"1e\+200")):
+        far = X.copy()
+        far[299, 3], far[0, 0] = value, np.nan
+        message = (
+            f"expected numbers whose squares can be added, got {shown} in column 3 of party 'bank'; scale the col"
+        )
+        with pytest.raises(ValueError, match=message):
+            getattr(model, method)(far)
+        with pytest.raises(ValueError, match=message):
+            getattr(by_name, method)(ArrowTable(pa.table(dict(zip(names, far.T, strict=True)))))
+        with pytest.raises(ValueError, match=message):
+            fitted(far)
+
+
+def largest_density(row, model):
+    """The component whose density is largest far from all, in exact arithmetic."""
+    distances = []
+    for mean, precision in zip(model.means_, np.linalg.inv(model.covariance_matrix()), strict=True):
+        deviations = [Fraction(x) - Fraction(m) for x, m in zip(row.tolist(), mean.tolist(), strict=True)]
+        weights = [[Fraction(entry) for entry in entries] for entries in precision.tolist()]
+        pairs = itertools.product(range(len(row)), repeat=2)
+        distances.append(sum(deviations[i] * weights[i][j] * deviations[j] for i, j in pairs))
+    return distances.index(min(distances))
+
+
+@pytest.mark.parametrize("partition", [[range(5)], PARTIES, None], ids=["one", "three", "five"])
+@pytest.mark.parametrize("covariance_type", ["full", "diag", "spherical"])
+def test_rows_just_within_the_limit_get_the_right_component(X, covariance_type, partition):
+    rng = np.random.default_rng(3)
+    spread = np.vstack([X[:150] * [0.1, 1.0, 3.0, 0.5, 1.0], 20 + X[150:] * [2.0, 0.1, 1.0, 1.0, 3.0]])
+    model = fitted(spread, covariance_type=covariance_type, partition=partition)
+    rows = np.vstack([np.eye(5), -np.eye(5), rng.uniform(-1, 1, size=(20, 5)), np.ones((1, 5))])
+    seen = set()
+    for size in (1e20, 1e100, 1e149):
+        found = model.predict_proba(rows * size)
+        expected = [largest_density(row, model) for row in rows * size]
+        np.testing.assert_array_equal(found, np.eye(2)[expected])
+        seen |= set(expected)
+    assert seen == {0, 1} or covariance_type == "spherical", "either component wins somewhere"
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_rows_too_many_deviations_away_are_refused(X, covariance_type):
+    def narrow(*precisions):
+        forms = {"full": [p * np.eye(5) for p in precisions], "tied": precisions[0] * np.eye(5)}
+        forms |= {"diag": np.outer(precisions, np.ones(5)), "spherical": precisions}
+        common = {"weights_init": [0.5, 0.5], "means_init": X[:2], "precisions_init": [forms[covariance_type]]}
+        return fitted(X, partition={"all": range(5)}, covariance_type=covariance_type, max_iter=0, **common)
+
+    far = X[:3].copy()
+    far[1, 4], far[2, 0] = -1e149, np.nan
+    message = r"got -1e\+149 in column 4 of party 'all', 1e\+153 standard deviations from every .*; leave out row 1$"
+    with pytest.raises(ValueError, match=message):
+        narrow(1e8, 1e8).predict_proba(far)
+    if covariance_type != "tied":
+        np.testing.assert_array_equal(narrow(1e8, 1.0).predict(far)[1], 1)
 
 
 @pytest.mark.processors

@@ -297,3 +297,67 @@ def test_many_columns_need_no_hand_tuned_constant():
 def test_bad_arguments_say_what_was_expected(X, arguments, message):
     with pytest.raises(ValueError, match=message):
         fitted(X, **arguments)
+
+
+# Clusters that are far apart
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e12])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"partition": [[0, 1, 2]]},
+        {"partition": [[0, 1, 2]], "covariance_type": "diag"},
+        {"partition": [[0, 1], [2]], "graph": "path"},
+        {"partition": [[0, 1], [2]], "engine": "agents"},
+    ],
+)
+def test_clusters_that_are_far_apart(far, arguments):
+    # All rows together have a singular covariance, to rounding; each cluster has a sound one.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0.3], [0, 0, 1]])
+    X[200:] += far
+    model = VerticalGaussianMixture(2, random_state=0, reg_covar=0.0, **arguments).fit(X)
+    order = model.means_[:, 0].argsort()
+    dense = model.covariance_matrix()[order]
+    for rows, mean, covariance in zip((X[:200], X[200:]), model.means_[order], dense, strict=True):
+        np.testing.assert_allclose(mean, rows.mean(axis=0), atol=8e-16 * far)
+        expected = np.where(covariance != 0, np.cov((rows - rows[0]).T, bias=True), 0.0)
+        # Means of this size are rounded, and the squares of that rounding are part of the covariances.
+        np.testing.assert_allclose(covariance, expected, rtol=1e-9, atol=(8e-16 * far) ** 2)
+    assert model.repairs_ == []
+
+
+# Rows that no party has
+
+
+@pytest.mark.parametrize("engine", ["simulation", "agents"])
+@pytest.mark.parametrize("graph", ["star", "path"])
+@pytest.mark.parametrize("batch_size", [None, 70])
+def test_rows_without_any_value_do_not_count(engine, graph, batch_size):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)) + 3 * rng.integers(2, size=(200, 1))
+    more = np.full((300, 4), np.nan)
+    places = np.sort(rng.permutation(300)[:200])
+    more[places] = X
+    start = {"weights_init": [0.4, 0.6], "means_init": X[:2], "precisions_init": [[[[1.0]], [[1.0]]]] * 4}
+    arguments = {"graph": graph, "engine": engine, "max_iter": 30, "tol": 1e-6, "random_state": 0, **start}
+    if batch_size is None:
+        fewer, wider = ({**arguments} for _ in range(2))
+    else:  # the same rows in each batch
+        places = np.concatenate([np.arange(70), 100 + np.arange(70), 200 + np.arange(60)])
+        more[:] = np.nan
+        more[places] = X
+        fewer, wider = {**arguments, "batch_size": 70}, {**arguments, "batch_size": 100}
+    without = VerticalGaussianMixture(2, **fewer).fit(X)
+    with_them = VerticalGaussianMixture(2, **wider).fit(more)
+    assert with_them.n_iter_ == without.n_iter_
+    np.testing.assert_allclose(with_them.lower_bounds_, without.lower_bounds_, rtol=1e-12)
+    np.testing.assert_allclose(with_them.weights_, without.weights_, rtol=1e-12)
+    np.testing.assert_allclose(with_them.means_, without.means_, rtol=1e-9)
+    assert with_them.certificate_.gain == pytest.approx(without.certificate_.gain, abs=1e-12)
+    for name in ("bic", "aic", "score"):
+        assert getattr(without, name)(more) == pytest.approx(getattr(without, name)(X), rel=1e-12), name
+    np.testing.assert_allclose(with_them.predict_proba(more)[np.isnan(more).all(axis=1)][0], with_them.weights_)
+    with pytest.raises(ValueError, match="gaps"):
+        without.score(more[np.isnan(more).all(axis=1)])

@@ -101,5 +101,12 @@ Starts = Annotated[int, typer.Option("--starts", help="Number of starts, of whic
 Tol = Annotated[float, typer.Option(help="Change of the log-likelihood per row below which a fit ends.")]
 MaxIter = Annotated[int, typer.Option(help="Iterations at most.")]
 RegCovar = Annotated[float, typer.Option(help="Added to every variance.")]
+Shrinkage = Annotated[
+    str | None,
+    typer.Option(
+        help="How far covariances are drawn toward their diagonals, from 0 to 1, for many columns beside the rows; "
+        "oas finds the amount.",
+    ),
+]
 Init = Annotated[str, typer.Option(help=f"How to start: {', '.join(STARTS)}.")]
 BatchSize = Annotated[int | None, typer.Option(help="Rows in a batch (incremental EM); all, if not given.")]

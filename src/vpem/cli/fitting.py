@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 import vpem
-from vpem import Consensus, VerticalGaussianMixture
+from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture
 from vpem.cli.app import (
     INTERRUPTED,
     PICTURES,
@@ -28,6 +29,7 @@ from vpem.cli.app import (
     RegCovar,
     Rounds,
     Seed,
+    Shrinkage,
     Starts,
     Tables,
     Tol,
@@ -40,7 +42,7 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.progress import FitBar
-from vpem.cli.summary import describe
+from vpem.cli.summary import count, describe
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Rows, TableError, check_known, column_names, read, read_joined, write
 from vpem.study import read_graph, read_parties
@@ -117,6 +119,7 @@ def fit(
     tol: Tol = 1e-3,
     max_iter: MaxIter = 500,
     reg_covar: RegCovar = 1e-6,
+    shrinkage: Shrinkage = None,
     seed: Seed = 0,
     output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
     report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
@@ -131,6 +134,7 @@ def fit(
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
+    amount = _shrinkage(shrinkage)
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
     rows, partition = gather(tables, id_column, parties, ignore)
     model = VerticalGaussianMixture(
@@ -146,6 +150,7 @@ def fit(
         tol=tol,
         max_iter=max_iter,
         reg_covar=reg_covar,
+        shrinkage=amount,
         random_state=seed,
     )
     interrupted = fit_model(model, rows)
@@ -232,20 +237,25 @@ def select(
     tol: Tol = 1e-3,
     max_iter: MaxIter = 500,
     reg_covar: RegCovar = 1e-6,
+    shrinkage: Shrinkage = None,
     seed: Seed = 0,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or Parquet with all numbers.")] = None,
     picture: Annotated[Path | None, typer.Option("--plot", help="Picture, .png or .svg.")] = None,
 ) -> None:
     """Compare numbers of components by BIC and AIC; the smaller, the better.
 
+    A number of components whose fit collapses gets a row that says so.
+
     Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
     """
-    sizes = _range(components)
+    sizes, amount = _range(components), _shrinkage(shrinkage)
     check_outputs([output], tables, endings=TABLES)
     check_outputs([picture], tables, endings=PICTURES)
     rows, partition = gather(tables, id_column, parties, ignore)
     present = rows.values[~np.isnan(rows.values).all(axis=1)]
-    found = []
+    found: list[dict[str, Any]] = []
+    collapsed: dict[int, CollapsedComponentError] = {}
+    interrupted = False
     for size in sizes:
         model = VerticalGaussianMixture(
             size,
@@ -255,9 +265,16 @@ def select(
             tol=tol,
             max_iter=max_iter,
             reg_covar=reg_covar,
+            shrinkage=amount,
             random_state=seed,
         )
-        if fit_model(model, rows, quiet=size != sizes[0]):
+        try:
+            interrupted = fit_model(model, rows, quiet=size != sizes[0])
+        except CollapsedComponentError as error:  # other numbers of components may do
+            collapsed[size] = error
+            found.append({"components": size, "bic": None, "aic": None, "log_likelihood": None, "collapsed": True})
+            continue
+        if interrupted:
             err.print(f"ended at {size} components; what follows is of smaller ones")
             break
         del model.feature_names_in_
@@ -267,17 +284,12 @@ def select(
                 "bic": model.bic(present),
                 "aic": model.aic(present),
                 "log_likelihood": model.score(present),
+                "collapsed": False,
             }
         )
-    if not found:
+    if interrupted and len(found) == len(collapsed):
         raise typer.Exit(INTERRUPTED)
-    best = {name: min(found, key=lambda one: one[name])["components"] for name in ("bic", "aic")}
-    table = Table("components", "BIC", "AIC", "log-lik./row", box=None)
-    for one in found:
-        marks = [f"{one[name]:,.1f}" + (" *" if best[name] == one["components"] else "  ") for name in ("bic", "aic")]
-        table.add_row(str(one["components"]), *marks, f"{one['log_likelihood']:.4f}")
-    out.print(table, highlight=False)
-    say(f"best by BIC: {best['bic']} components; by AIC: {best['aic']}")
+    _compare(found, collapsed)
     if output is not None:
         write(output, {name: [one[name] for one in found] for name in found[0]})
     if picture is not None:
@@ -285,6 +297,27 @@ def select(
 
         save_figure(plot_selection(found), picture)
         say(f"picture: {picture}")
+
+
+def _compare(found: list[dict[str, Any]], collapsed: dict[int, CollapsedComponentError]) -> None:
+    """Print all numbers, and which number of components is best."""
+    reason = next((f"with {count(size, 'component')}, {error}" for size, error in collapsed.items()), "")
+    fitted = [one for one in found if not one["collapsed"]]
+    if not fitted:
+        raise TableError(f"expected a fit for at least one number of components, got none: {reason}")
+    best = {name: min(fitted, key=lambda one: one[name])["components"] for name in ("bic", "aic")}
+    table = Table("components", "BIC", "AIC", "log-lik./row", box=None)
+    for one in found:
+        size = one["components"]
+        if one["collapsed"]:
+            table.add_row(str(size), "collapsed")
+            continue
+        marks = [f"{one[name]:,.1f}" + (" *" if best[name] == size else "  ") for name in ("bic", "aic")]
+        table.add_row(str(size), *marks, f"{one['log_likelihood']:.4f}")
+    out.print(table, highlight=False)
+    if reason:
+        err.print(f"[yellow]note:[/yellow] {plain(reason)}", highlight=False)
+    say(f"best by BIC: {count(best['bic'], 'component')}; by AIC: {best['aic']}")
 
 
 def _range(text: str) -> list[int]:
@@ -296,3 +329,15 @@ def _range(text: str) -> list[int]:
     if not sizes or sizes[0] < 1:
         raise TableError(f"expected --components as 1..10 or as one number, got {text!r}")
     return sizes
+
+
+def _shrinkage(text: str | None) -> float | str | None:
+    if text is None or text == "oas":
+        return text
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if not 0 <= amount <= 1:
+        raise TableError(f"expected --shrinkage to be oas or a number from 0 to 1, got {text!r}")
+    return amount

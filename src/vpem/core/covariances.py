@@ -81,31 +81,36 @@ def estimate_covariances(counts: Array, scatters: Array, rule: CovarianceRule) -
         covariances = covariances.mean(axis=1, keepdims=True)
     if structure.is_matrix:
         if rule.shrinkage is not None:
-            covariances = shrink(covariances, counts, rule.shrinkage)
+            covariances = shrink(covariances, counts, rule.shrinkage, rule.reg_covar)
         covariances += rule.reg_covar * np.eye(covariances.shape[1])
     else:
         covariances += rule.reg_covar
     return covariances
 
 
-def shrink(covariances: Array, counts: Array, shrinkage: float | str) -> Array:
+def shrink(covariances: Array, counts: Array, shrinkage: float | str, reg_covar: float = 0.0) -> Array:
     """Covariances on their way to their diagonals: `(1 - s) S + s diag(S)`.
 
     "oas" takes Chen, Wiesel, Eldar and Hero's oracle approximating coefficient, as scikit-learn has it, of each
     correlation matrix with the component's sum of responsibilities as the number of rows: the correlations shrink
-    toward zero, all variances stay as they are.
+    toward zero, all variances stay as they are. Correlations are taken after `reg_covar` is added to the variances: a
+    column that hardly varies within a component hardly counts.
 
     Parameters
     ----------
     covariances : array of shape (n_components, n_columns, n_columns)
     counts : array of shape (n_components,)
     shrinkage : float or "oas"
+    reg_covar : float, default=0.0
+        Will be added to the variances.
     """
     n_columns = covariances.shape[1]
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     if shrinkage == "oas":
-        deviations = np.sqrt(np.where(variances > 0, variances, 1.0))
+        deviations = np.sqrt(np.maximum(variances, 0.0) + reg_covar)
+        deviations = np.where(deviations > 0, deviations, 1.0)
         correlations = covariances / (deviations[:, :, None] * deviations[:, None, :])
+        correlations[:, np.arange(n_columns), np.arange(n_columns)] = 1.0
         mean_square = np.square(correlations).mean(axis=(1, 2))
         distance = (counts + 1.0) * (mean_square - 1.0 / n_columns)
         amount = np.minimum((mean_square + 1.0) / np.where(distance > 0, distance, np.inf), 1.0)

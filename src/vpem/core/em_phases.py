@@ -21,12 +21,14 @@ from vpem.core.mixture import (
     add_statistics,
     make_block,
     make_weights,
+    n_present,
     normalize,
 )
+from vpem.core.mixture import respond as respond_to
 from vpem.core.progress import Array, Model, Prediction, Progress, Run
 from vpem.core.repair import make_cases, restart_block, restart_weights
 from vpem.core.rows import Rows
-from vpem.core.stopping import has_converged
+from vpem.core.stopping import RECENT, comparable_bound, has_converged
 from vpem.core.sweep import Sweep, lowest, sweep
 from vpem.core.work import ONE_VIEW, Offer, Outcome, StudyError, Work, row_numbers
 
@@ -93,8 +95,9 @@ def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress
     if run.final:
         return _end_run(work, replace(progress, run=run))
     run = replace(run, batch=0, iteration=run.iteration + 1)
-    if run.block is not None:
-        run = replace(run, history=(*run.history, run.energy / work.roles.n_rows))
+    if run.block is not None and run.earlier is not None:
+        n_rows = float(n_present(run.earlier.counts[0]))
+        run = replace(run, history=(*run.history, run.energy / n_rows))
     if run.ward.waiting:
         return replace(progress, phase="repair", run=run)
     return replace(progress, run=_diagnose(work, run, []))
@@ -136,7 +139,7 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
     return replace(
         run,
         ward=ward,
-        agreed=agreed,
+        agreed=(*run.agreed, agreed)[-RECENT - 1 :],
         converged=stop and sound,
         final=run.final or (stop and sound),
         fresh=not sound,
@@ -195,7 +198,7 @@ def _visit(work: Work, weights: Array, block: Block, rows: slice, sums: Array) -
     log_weights, marginals, entropy = np.log(weights), Marginals(block), np.zeros(1)
 
     def respond(chunk: Array) -> tuple[Array, Array]:
-        responsibilities, log_likelihoods = normalize(chunk + log_weights)
+        responsibilities, log_likelihoods = respond_to(chunk, log_weights)
         np.subtract(entropy, xlogy(responsibilities, responsibilities).sum(axis=(1, 2)), out=entropy)
         return responsibilities, log_likelihoods
 
@@ -218,12 +221,13 @@ def _diagnose(work: Work, run: Run, treated: list[int]) -> Run:
 def _end_run(work: Work, progress: Progress, error: CollapsedComponentError | None = None) -> Progress:
     """Keep the better of this run and the best so far."""
     run, best = _run(progress), progress.best
-    if error is None and (best is None or run.agreed > best.agreed):
+    agreed = comparable_bound(run.agreed, run.converged)
+    if error is None and (best is None or agreed > best.agreed):
         network = work.roles.network
         cases = tuple(case.repair(network, restarted=False) for case in run.start_cases)
         repairs = tuple((*case[:2], str(case.party), *case[3:]) for case in cases + run.ward.repairs(network))
         best = Model(
-            run.agreed,
+            agreed,
             run.weights,
             run.block,
             run.responsibilities,

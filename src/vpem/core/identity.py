@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vpem.core import meeting
 from vpem.core.meeting import MOST_COLUMNS, Record, Roles
+from vpem.core.overall import LARGEST, too_large
 from vpem.core.phases import AFTER_DONE, DONE, PHASES
 from vpem.core.progress import AgentState
 from vpem.core.rows import Table, row_chunks
@@ -83,6 +84,8 @@ class Identity:
                 f"expected new rows of {shape[1]} columns, as in the fit, with finite numbers or gaps (NaN), got "
                 f"shape {columns.shape}" + (" with infinity" if columns.shape == shape else "")
             )
+        for row, column in np.argwhere(np.abs(columns) > LARGEST):
+            raise too_large(abs(columns[row, column]), int(column), self.name)
         return columns
 
     def roles(self, state: AgentState) -> Roles:

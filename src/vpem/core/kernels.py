@@ -1,50 +1,26 @@
-"""Compiled inner loops of a pass over rows.
+"""Compiled inner loops of a pass over rows, for columns that are independent of each other; and responsibilities.
 
 `vpem.core.mixture` and `vpem.core.initial` say what is computed; the tests hold each kernel to them. All work on a
 tile of rows with columns before rows in memory, so that the machine's vectors run along the rows.
-
-Compiled code is kept on disk beside the package, or in the user's cache.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
-from typing import Any
 
-import numba
 import numpy as np
 
+from vpem.core.compiling import PRECISE, REORDER, compiled
 from vpem.core.mixture import LOWEST
-
-REORDER = {"reassoc", "contract", "nsz"}
-"""Sums may run in several lanes. Infinity and NaN keep their meaning."""
-PRECISE = {"contract", "nsz"}
-
-STRIP = 128
-"""Rows of a matrix block that are worked on together: a few columns of them fit the first cache."""
-
-
-def compiled(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
-    """Compile at the first call, to run without the interpreter's lock; keep the result on disk, if possible."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return numba.njit(nogil=True, fastmath=fastmath, cache=True)(function)
-        except RuntimeError:  # nowhere to write
-            return numba.njit(nogil=True, fastmath=fastmath)(function)
-
-    return decorate
 
 
 @compiled(REORDER)
-def count_infinities(X):  # type: ignore[no-untyped-def]
-    """How many values of X (n_rows, n_columns) are infinite."""
+def count_larger(X, size):  # type: ignore[no-untyped-def]
+    """How many values of X (n_rows, n_columns) are larger than a size, or smaller than minus it; gaps are not."""
     count = 0
     for m in range(X.shape[0]):
         for j in range(X.shape[1]):
-            count += abs(X[m, j]) == np.inf
+            count += abs(X[m, j]) > size
     return count
 
 
@@ -89,56 +65,6 @@ def add_columns(XT, columns, means, scales, normalizers, targets, out):  # type:
 
 
 @compiled(REORDER)
-def add_matrices(XT, blocks, starts, offsets, means, whiteners, normalizers, targets, out):  # type: ignore[no-untyped-def]
-    """Log-densities of blocks with whole matrices, added to their places; a row without its first value adds nothing.
-
-    blocks: which to take; starts: first column of each; offsets: where its whiteners begin in the flat array, each
-    (n_components, width, width), upper triangular; normalizers (n_blocks, n_components).
-    """
-    n_rows, n_components = XT.shape[1], means.shape[0]
-    squares, whitened, other = np.empty(STRIP), np.empty(STRIP), np.empty(STRIP)
-    for b in blocks:
-        start, width = starts[b], starts[b + 1] - starts[b]
-        # Zeros around both, so that columns can be taken by fours and by twos.
-        deviations, whitener = np.zeros((width + 3, STRIP)), np.zeros((width + 3, width + 1))
-        for k in range(n_components):
-            for i in range(width):
-                row = offsets[b] + (k * width + i) * width
-                for j in range(i, width):
-                    whitener[i, j] = whiteners[row + j]
-            for first in range(0, n_rows, STRIP):
-                n = min(STRIP, n_rows - first)
-                for i in range(width):
-                    mean = means[k, start + i]
-                    for m in range(n):
-                        deviations[i, m] = XT[start + i, first + m] - mean
-                squares[:] = 0.0
-                # Two columns of the whitener by four of the rows: what is loaded is used often.
-                for j in range(0, width, 2):
-                    whitened[:] = 0.0
-                    other[:] = 0.0
-                    for i in range(0, min(j + 2, width), 4):
-                        u0, u1, u2, u3 = whitener[i, j], whitener[i + 1, j], whitener[i + 2, j], whitener[i + 3, j]
-                        v0, v1, v2, v3 = (
-                            whitener[i, j + 1],
-                            whitener[i + 1, j + 1],
-                            whitener[i + 2, j + 1],
-                            whitener[i + 3, j + 1],
-                        )
-                        for m in range(STRIP):
-                            d0, d1 = deviations[i, m], deviations[i + 1, m]
-                            d2, d3 = deviations[i + 2, m], deviations[i + 3, m]
-                            whitened[m] += u0 * d0 + u1 * d1 + u2 * d2 + u3 * d3
-                            other[m] += v0 * d0 + v1 * d1 + v2 * d2 + v3 * d3
-                    for m in range(STRIP):
-                        squares[m] += whitened[m] * whitened[m] + other[m] * other[m]
-                normalizer = normalizers[b, k]
-                for m in range(n):
-                    value, x = max(normalizer - 0.5 * squares[m], LOWEST), XT[start, first + m]
-                    out[targets[start], k, first + m] += value if x == x else 0.0
-
-
-@compiled(REORDER)
 def total_of(values):  # type: ignore[no-untyped-def]
     """Sum of values."""
     total = 0.0
@@ -149,7 +75,7 @@ def total_of(values):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def respond(sums, log_weights, scores, counts, entropies):  # type: ignore[no-untyped-def]
-    """Responsibilities in place of sums, as `vpem.core.mixture.normalize` defines them.
+    """Responsibilities in place of sums, as `vpem.core.mixture.respond` defines them.
 
     sums (n_views, n_components, n_rows), log_weights (n_views, n_components); fills scores (n_views, n_rows) with
     log-likelihoods, and adds to counts (n_views, n_components) and entropies (n_views,).
@@ -159,14 +85,16 @@ def respond(sums, log_weights, scores, counts, entropies):  # type: ignore[no-un
     """
     n_views, n_components, n_rows = sums.shape
     largest, total, bits = np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
-    powers = bits.view(np.float64)
+    powers, is_there = bits.view(np.float64), np.empty(n_rows)
     joint = np.empty((n_components, n_rows))
     for v in range(n_views):
         largest[:] = -np.inf
         total[:] = 0.0
+        is_there[:] = 0.0
         for k in range(n_components):
             weight = log_weights[v, k]
             for m in range(n_rows):
+                is_there[m] = 1.0 if sums[v, k, m] != 0.0 else is_there[m]
                 joint[k, m] = sums[v, k, m] + weight
                 largest[m] = max(largest[m], joint[k, m])
         for k in range(n_components):
@@ -195,8 +123,8 @@ def respond(sums, log_weights, scores, counts, entropies):  # type: ignore[no-un
                 sums[v, k, m] *= powers[m]
                 total[m] += sums[v, k, m]
         for m in range(n_rows):
-            scores[v, m] = math.log(total[m]) + largest[m]
-            total[m] = 1.0 / total[m]
+            scores[v, m] = (math.log(total[m]) + largest[m]) * is_there[m]
+            total[m] = is_there[m] / total[m]
         largest[:] = 0.0  # no longer needed: what the entropy is made of
         for k in range(n_components):
             for m in range(n_rows):
@@ -256,73 +184,32 @@ def collect_columns(XT, columns, shifts, responsibilities, views, counts, firsts
 
 
 @compiled(REORDER)
-def collect_matrices(  # type: ignore[no-untyped-def]
-    XT, blocks, starts, offsets, shifts, responsibilities, views, counts, firsts, scatters
+def fill_columns(  # type: ignore[no-untyped-def]
+    XT, blocks, starts, means, scales, shifts, responsibilities, views, counts, firsts, seconds, entropies
 ):
-    """Weighted sums of blocks' deviations from shifts, and of their products (upper triangles).
+    """What columns lack in rows of which their block has some values, as the parameters expect it, in the same sums.
 
-    A row without the block's first value does not count.
-
-    scatters: flat, each block's (n_components, width, width) at its offset; the counts are put at its first column.
+    blocks: which to take; starts: first column of each; entropies (n_blocks,): of what is filled in.
     """
-    n_rows, n_components = XT.shape[1], shifts.shape[0]
-    weighted, other, weights, sums = np.zeros(STRIP), np.zeros(STRIP), np.zeros(STRIP), np.zeros((2, 4))
+    n_rows, n_components = XT.shape[1], means.shape[0]
+    is_there = np.empty(n_rows)
     for b in blocks:
-        start, width = starts[b], starts[b + 1] - starts[b]
-        view = views[start]
-        deviations = np.zeros((width + 3, STRIP))
-        for first in range(0, n_rows, STRIP):
-            n = min(STRIP, n_rows - first)
-            weights[n:] = 0.0
+        is_there[:] = 0.0
+        for j in range(starts[b], starts[b + 1]):
+            for m in range(n_rows):
+                is_there[m] = 1.0 if XT[j, m] == XT[j, m] else is_there[m]
+        for j in range(starts[b], starts[b + 1]):
             for k in range(n_components):
-                count = 0.0
-                for m in range(n):
-                    x = XT[start, first + m]
-                    weights[m] = responsibilities[view, k, first + m] if x == x else 0.0
-                    count += weights[m]
-                if count == 0.0:
-                    continue
-                counts[k, start] += count
-                for i in range(width):
-                    shift = shifts[k, start + i]
-                    for m in range(n):
-                        x = XT[start + i, first + m]
-                        deviations[i, m] = x - shift if x == x else 0.0
-                base = offsets[b] + k * width * width
-                for i in range(0, width, 2):
-                    one, two = 0.0, 0.0
-                    for m in range(STRIP):
-                        weighted[m] = weights[m] * deviations[i, m]
-                        other[m] = weights[m] * deviations[i + 1, m]
-                        one += weighted[m]
-                        two += other[m]
-                    firsts[k, start + i] += one
-                    if i + 1 < width:
-                        firsts[k, start + i + 1] += two
-                    for j in range(i, width, 4):
-                        a0, a1, a2, a3, b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-                        for m in range(STRIP):
-                            d0, d1, d2, d3 = (
-                                deviations[j, m],
-                                deviations[j + 1, m],
-                                deviations[j + 2, m],
-                                deviations[j + 3, m],
-                            )
-                            w, z = weighted[m], other[m]
-                            a0 += w * d0
-                            a1 += w * d1
-                            a2 += w * d2
-                            a3 += w * d3
-                            b0 += z * d0
-                            b1 += z * d1
-                            b2 += z * d2
-                            b3 += z * d3
-                        sums[0, 0], sums[0, 1], sums[0, 2], sums[0, 3] = a0, a1, a2, a3
-                        sums[1, 0], sums[1, 1], sums[1, 2], sums[1, 3] = b0, b1, b2, b3
-                        for s in range(2):
-                            for t in range(4):
-                                if i + s < width and i + s <= j + t < width:
-                                    scatters[base + (i + s) * width + j + t] += sums[s, t]
+                lacking = 0.0
+                for m in range(n_rows):
+                    weight = responsibilities[views[j], k, m] * is_there[m]
+                    lacking += 0.0 if XT[j, m] == XT[j, m] else weight
+                if lacking > 0.0:
+                    moved, scale = means[k, j] - shifts[k, j], scales[k, j]
+                    counts[k, j] += lacking
+                    firsts[k, j] += lacking * moved
+                    seconds[k, j] += lacking * (moved * moved + 1.0 / (scale * scale))
+                    entropies[b] += lacking * (0.5 + 0.5 * math.log(2.0 * math.pi) - math.log(scale))
 
 
 @compiled(REORDER)
@@ -361,6 +248,9 @@ def pass_columns(  # type: ignore[no-untyped-def]
                     for k in range(n_components):
                         deviation = (X[m, j] - means[k, j]) * scales[k, j]
                         joint[k] += max(normalizers[k, j] - 0.5 * deviation * deviation, LOWEST)
+        if n_there == 0:
+            scores[m] = np.inf
+            continue
         largest, total = -np.inf, 0.0
         for k in range(n_components):
             largest = max(largest, joint[k])
@@ -368,7 +258,7 @@ def pass_columns(  # type: ignore[no-untyped-def]
             powers[k] = math.exp(joint[k] - largest)
             total += powers[k]
         score = math.log(total) + largest
-        scores[m] = score if n_there > 0 else np.inf
+        scores[m] = score
         for k in range(n_components):
             weight = powers[k] / total
             totals[k] += weight
@@ -425,24 +315,3 @@ def collect_rows(X, shifts, responsibilities, counts, firsts, seconds):  # type:
                 counts[k, j] += own
                 firsts[k, j] += own * deviation
                 seconds[k, j] += own * deviation * deviation
-
-
-@cache
-def warm_up() -> None:
-    """Compile everything for double precision, or read it from disk, before it is needed."""
-    none, some, wide = np.zeros(1, dtype=np.int64), np.array([0, 2], dtype=np.int64), np.zeros((1, 2))
-    XT, flat, cube = np.zeros((2, 1)), np.ones(4), np.zeros((1, 1, 1))
-    count_infinities(XT)
-    add_moments(XT, np.zeros(1), np.zeros(1), np.zeros(1))
-    add_squares(XT, np.zeros(1), np.zeros(1))
-    add_columns(XT, none, wide, wide, wide, np.zeros(2, dtype=np.int64), cube)
-    add_matrices(XT, none, some, none, wide, flat, np.zeros((1, 1)), np.zeros(2, dtype=np.int64), cube)
-    respond(cube, np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1))
-    respond_nearest(cube, np.zeros((1, 1)), np.zeros((1, 1)))
-    views, sums = np.zeros(2, dtype=np.int64), (wide.copy(), wide.copy(), wide.copy())
-    collect_columns(XT, none, wide, cube, views, *sums)
-    collect_matrices(XT, none, some, none, wide, cube, views, sums[0], sums[1], flat)
-    parameters = wide, np.ones((1, 2)), wide, np.zeros(1), wide
-    add_row_distances(wide, wide, cube[0])
-    collect_rows(wide, wide, cube[0], *sums)
-    pass_columns(np.zeros((1, 2)), *parameters, *sums, np.zeros(1), np.zeros(1), np.zeros(1))

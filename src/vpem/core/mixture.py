@@ -30,6 +30,14 @@ LOWEST = -1e300
 """Least contribution of a row: minus infinity would turn into NaN where a network takes zero times it."""
 
 
+SINGULAR = 64 * EPSILON
+"""Share of its variance, per column of the block, that a column must have left, given the others.
+
+Sums in another order, and other processors, round differently, by about EPSILON per column: a matrix that is singular
+must be found so by all of them.
+"""
+
+
 class CollapsedComponentError(ValueError):
     """A covariance within one block is not positive definite, to rounding.
 
@@ -134,6 +142,36 @@ def normalize(log_joint: Array) -> tuple[Array, Array]:
     total = joint.sum(axis=-1)
     joint /= total[..., None]
     return joint, np.log(total) + largest
+
+
+def respond(sums: Array, log_weights: Array) -> tuple[Array, Array]:
+    """E-step of rows from the network's sums: responsibilities and log-likelihoods.
+
+    A row that no party has adds nothing to any sum: its sums are zero, and so are its responsibilities and its
+    log-likelihood. It does not count.
+
+    Parameters
+    ----------
+    sums : array of shape (..., n_components)
+    log_weights : array that broadcasts against it
+
+    Returns
+    -------
+    responsibilities : array of shape (..., n_components)
+    log_likelihoods : array of shape (...)
+    """
+    responsibilities, log_likelihoods = normalize(sums + log_weights)
+    is_there = (sums != 0).any(axis=-1)
+    return responsibilities * is_there[..., None], log_likelihoods * is_there
+
+
+def n_present(counts: Array) -> Array:
+    """How many rows some party has, from sums of responsibilities; (..., n_components) to (...).
+
+    Responsibilities of such a row add up to one; of others, to zero.
+    """
+    found: Array = np.maximum(np.rint(counts.sum(axis=-1)), 1.0)
+    return found
 
 
 def block_statistics(X: NDArray[np.floating], responsibilities: Array, *, is_matrix: bool) -> Statistics:
@@ -350,9 +388,9 @@ def _factors(covariances: Array) -> Array:
             except np.linalg.LinAlgError:
                 raise CollapsedComponentError(component) from None
         raise
-    # What a column has left, given the others, must be more than the rounding of its own variance.
+    # What a column has left, given the others, must be well above the rounding of its own variance.
     left, whole = (np.diagonal(part, axis1=1, axis2=2) for part in (factors, covariances))
-    sound = (left**2 > covariances.shape[1] * EPSILON * whole).all(axis=1)
+    sound = (left**2 > SINGULAR * covariances.shape[1] * whole).all(axis=1)
     if not sound.all():
         raise CollapsedComponentError(int(np.argmin(sound)))
     return factors

@@ -58,14 +58,23 @@ def column_moments(X: Table) -> tuple[Array, Array, Array, Array]:
     return counts, means, squares / present, largest
 
 
+def has_too_large(X: NDArray[np.floating]) -> bool:
+    """Whether X has a value whose square cannot be added."""
+    return bool(kernels.count_larger(np.ascontiguousarray(X), LARGEST))
+
+
 def check_sizes(network: Network, largest: Array) -> None:
     """Raise ValueError for a column whose squares cannot be added."""
     for party, columns in zip(network.parties, network.columns, strict=True):
         for column in columns[largest[columns] > LARGEST]:
-            raise ValueError(
-                f"expected numbers whose squares can be added, got {largest[column]:.3g} in column {column} of "
-                f"party {party!r}; scale the column"
-            )
+            raise too_large(largest[column], column, party)
+
+
+def too_large(value: float, column: int, party: object, why: str = "; scale the column") -> ValueError:
+    """What to raise for a value whose square cannot be added."""
+    return ValueError(
+        f"expected numbers whose squares can be added, got {value:.3g} in column {column} of party {party!r}{why}"
+    )
 
 
 def rounding_noise(largest: Array) -> Array:
@@ -90,7 +99,7 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
     Raises
     ------
     CollapsedComponentError
-        If a block's columns have a singular covariance, so that no component could have another.
+        If a column does not vary, so that no component could have a covariance.
     """
     counts, means, variances, largest = column_moments(X)
     for party, held in zip(network.parties, network.columns, strict=True):
@@ -124,11 +133,12 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
     else:
         _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)), has_gaps)
     blocks = []
-    for hub, held, found in zip(network.hubs, columns, statistics, strict=True):
+    for hub, held, found, diagonal_block in zip(network.hubs, columns, statistics, plain, strict=True):
         try:
             block = m_step(found, rule)
         except CollapsedComponentError:
-            raise CollapsedComponentError(None, network.parties[hub.root]) from None
+            # Components can have covariances where all rows together have none: clusters that are far apart.
+            block = diagonal_block
         diagonal = np.diagonal(block.covariances[0]) if rule.is_matrix else block.covariances[0]
         if (diagonal <= noise[held]).any():
             raise CollapsedComponentError(None, network.parties[hub.root])

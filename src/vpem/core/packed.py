@@ -1,24 +1,24 @@
 """All blocks' parameters and statistics in a few arrays, as the compiled kernels like them.
 
 A tile of rows is held with columns before rows, in the order of the blocks. Blocks of one column, and those with
-variances only, are worked on column by column; matrices of moderate width by the kernels for matrices. What neither
-can do (wide matrices, where BLAS is faster; rows of which a block of several columns has only some values) is done
-block by block with the functions of `vpem.core.gaps`, which define what all of this computes.
+variances only, are worked on column by column; others by the kernels for matrices. Wide matrices without gaps, for
+which BLAS is faster, are worked on block by block with the functions of `vpem.core.mixture`, which define, together
+with those of `vpem.core.gaps`, what all of this computes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core import kernels
+from vpem.core import kernels, matrix_kernels
 from vpem.core.covariances import TINY_COUNT
-from vpem.core.gaps import Marginals, expected_statistics, observed_contribution
-from vpem.core.mixture import Block, Statistics
+from vpem.core.matrix_kernels import Patterns, find_patterns
+from vpem.core.mixture import Block, Statistics, block_statistics, log_contribution, make_block
 from vpem.core.rows import Rows
 
 Array = NDArray[np.float64]
@@ -26,6 +26,9 @@ Numbers = NDArray[np.int64]
 
 WIDEST_MATRIX = 128
 """Columns of a block up to which the kernel beats BLAS; `benchmarks/crossover.py` measures it."""
+
+NOTHING = np.empty(0)
+"""Where a kernel needs no array."""
 
 FAR = 1e4
 """A shift that is this many variances away from the mean (squared) costs too many digits."""
@@ -104,28 +107,28 @@ class Kinds:
 
     columns: Numbers
     """Columns of blocks that go column by column."""
+    gappy: Numbers
+    """Blocks among them that have several columns, and perhaps gaps."""
     matrices: Numbers
-    """Blocks that go through the kernel for matrices."""
-    apart: list[tuple[int, slice | Numbers, Array]]
-    """Blocks, rows and their values (n_rows, width) that go by themselves."""
+    """Blocks that go through the kernels for matrices."""
+    wide: Numbers
+    """Blocks that go through BLAS."""
+    patterns: Patterns
+    """Gaps of the matrices."""
 
 
 def sort_blocks(layout: Layout, XT: Array, may_have_gaps: NDArray[np.bool_]) -> Kinds:
-    """Look at a tile. Rows of which a block has only some values are set apart: in XT they become gaps altogether."""
-    widths = layout.widths
-    is_wide = ~layout.by_column & (widths > WIDEST_MATRIX)
-    apart: list[tuple[int, slice | Numbers, Array]] = [
-        (b, slice(None), XT[layout.columns(b)].T) for b in np.flatnonzero(is_wide).tolist()
-    ]
-    for b in np.flatnonzero(may_have_gaps & (widths > 1) & ~is_wide).tolist():
-        values = XT[layout.columns(b)]
-        gaps = np.isnan(values)
-        rows = np.flatnonzero(gaps.any(axis=0) & ~gaps.all(axis=0))
-        if len(rows):
-            apart.append((b, rows, values[:, rows].T))
-            values[:, rows] = np.nan
-    columns = np.flatnonzero(layout.column_by_column)
-    return Kinds(columns, np.flatnonzero(~layout.by_column & ~is_wide), apart)
+    """Look at a tile, (n_columns, n_rows); may_have_gaps (n_blocks,)."""
+    is_matrix = ~layout.by_column
+    is_wide = is_matrix & (layout.widths > WIDEST_MATRIX) & ~may_have_gaps
+    patterns = find_patterns(XT, layout.starts, np.flatnonzero(is_matrix & may_have_gaps))
+    return Kinds(
+        columns=np.flatnonzero(layout.column_by_column),
+        gappy=np.flatnonzero(layout.by_column & (layout.widths > 1) & may_have_gaps),
+        matrices=np.flatnonzero(is_matrix & ~is_wide),
+        wide=np.flatnonzero(is_wide),
+        patterns=patterns,
+    )
 
 
 class Densities:
@@ -133,7 +136,6 @@ class Densities:
 
     def __init__(self, layout: Layout, blocks: Sequence[Block]):
         self.layout, self.blocks = layout, blocks
-        self.marginals = [Marginals(block) for block in blocks]
         shape = (layout.n_components, layout.n_columns)
         self.means, self.scales = np.empty(shape), np.zeros(shape)
         self.whiteners = np.empty(layout.offsets[-1])
@@ -151,6 +153,15 @@ class Densities:
         with np.errstate(divide="ignore"):  # of columns that belong to a matrix
             self.column_normalizers = np.log(self.scales) - 0.5 * np.log(2 * np.pi)
 
+    @cached_property
+    def precisions(self) -> Array:
+        """Inverse covariances of blocks with matrices, flat as the whiteners are: gaps are filled in with them."""
+        precisions = np.empty_like(self.whiteners)
+        for b in np.flatnonzero(~self.layout.by_column).tolist():
+            whiteners = self.layout.matrices(self.whiteners, b)
+            self.layout.matrices(precisions, b)[:] = whiteners @ whiteners.transpose(0, 2, 1)
+        return precisions
+
     def add(self, XT: Array, kinds: Kinds, targets: Numbers, out: Array) -> None:
         """Add a tile's log-densities.
 
@@ -165,20 +176,21 @@ class Densities:
         layout = self.layout
         kernels.add_columns(XT, kinds.columns, self.means, self.scales, self.column_normalizers, targets, out)
         if len(kinds.matrices):
-            kernels.add_matrices(
+            matrix_kernels.add_matrices(
                 XT,
                 kinds.matrices,
                 layout.starts,
                 layout.offsets,
                 self.means,
                 self.whiteners,
+                self.precisions if len(kinds.patterns.states) else NOTHING,
                 self.normalizers,
                 targets,
+                tuple(kinds.patterns),
                 out,
             )
-        for b, rows, values in kinds.apart:
-            contribution = observed_contribution(values, self.blocks[b], self.marginals[b])
-            out[targets[layout.starts[b]]][:, rows] += contribution.T
+        for b in kinds.wide.tolist():
+            out[targets[layout.starts[b]]] += log_contribution(XT[layout.columns(b)].T, self.blocks[b]).T
 
 
 class Distances:
@@ -217,39 +229,53 @@ class Tally:
         layout, columns = self.layout, kinds.columns
         sums = self.counts, self.firsts, self.seconds
         kernels.collect_columns(XT, columns, self.shifts, responsibilities, views, *sums)
+        filling = self.densities
+        if len(kinds.gappy):
+            assert filling is not None, "gaps are filled in as some densities expect"
+            kernels.fill_columns(
+                XT,
+                kinds.gappy,
+                layout.starts,
+                filling.means,
+                filling.scales,
+                self.shifts,
+                responsibilities,
+                views,
+                *sums,
+                self.gap_entropy,
+            )
         if len(kinds.matrices):
-            kernels.collect_matrices(
+            has_gaps = len(kinds.patterns.states) > 0
+            assert filling is not None or not has_gaps, "gaps are filled in as some densities expect"
+            matrix_kernels.collect_matrices(
                 XT,
                 kinds.matrices,
                 layout.starts,
                 layout.offsets,
+                self.shifts if filling is None else filling.means,
+                filling.precisions if filling is not None and has_gaps else NOTHING,
                 self.shifts,
                 responsibilities,
                 views,
+                tuple(kinds.patterns),
                 self.counts,
                 self.firsts,
                 self.scatters,
+                self.gap_entropy,
             )
-        for b, rows, values in kinds.apart:
-            assert self.densities is not None, "gaps are filled in as some densities expect"
-            weights = responsibilities[views[layout.starts[b]]][:, rows].T
-            block, marginals = self.densities.blocks[b], self.densities.marginals[b]
-            self._add_statistics(b, expected_statistics(values, weights, block, marginals))
+        for b in kinds.wide.tolist():
+            weights = responsibilities[views[layout.starts[b]]].T
+            self._add_statistics(b, block_statistics(XT[layout.columns(b)].T, weights, is_matrix=True))
 
     def _add_statistics(self, b: int, statistics: Statistics) -> None:
+        """Take in what was found around the rows' own means, of a block with matrices."""
         columns = self.layout.columns(b)
         shifts = statistics.means - self.shifts[:, columns]
         firsts = statistics.counts[:, None] * shifts
         self.firsts[:, columns] += firsts
-        self.gap_entropy[b] += statistics.gap_entropy
-        if self.layout.by_column[b]:
-            self.counts[:, columns] += statistics.counts[:, None]
-            scatters = statistics.scatters if statistics.scatters.ndim == 2 else statistics.scatters[:, :, 0]
-            self.seconds[:, columns] += scatters + firsts * shifts
-        else:
-            self.counts[:, columns.start] += statistics.counts
-            whole = statistics.scatters + firsts[:, :, None] * shifts[:, None, :]
-            self.layout.matrices(self.scatters, b)[:] += np.triu(whole)
+        self.counts[:, columns.start] += statistics.counts
+        whole = statistics.scatters + firsts[:, :, None] * shifts[:, None, :]
+        self.layout.matrices(self.scatters, b)[:] += np.triu(whole)
 
     def add(self, other: Tally) -> None:
         """Take in what other rows gave."""
@@ -327,3 +353,29 @@ class Tally:
         for b in np.flatnonzero(~self.layout.by_column).tolist():
             squares[:, self.layout.columns(b)] = np.diagonal(self.layout.matrices(self.scatters, b), axis1=1, axis2=2)
         return squares
+
+
+@cache
+def warm_up() -> None:
+    """Compile everything for double precision, or read it from disk, before it is needed."""
+    X, one = np.zeros((2, 4)), np.ones((1, 1, 2))
+    X[1, 1] = X[1, 3] = np.nan
+    XT, zeros = columns_first(X, np.arange(4)), np.zeros(4, dtype=np.int64)
+    kernels.count_larger(X, 1.0)
+    kernels.add_moments(X, *np.zeros((3, 4)))
+    kernels.add_squares(X, *np.zeros((2, 4)))
+    kernels.add_row_distances(X, np.zeros((1, 4)), one[0].copy())
+    kernels.collect_rows(X, np.zeros((1, 4)), one[0], *np.zeros((3, 1, 4)))
+    kernels.respond(one.copy(), np.zeros((1, 1)), np.zeros((1, 2)), np.zeros((1, 1)), np.zeros(1))
+    kernels.respond_nearest(one.copy(), np.zeros((1, 2)), np.zeros((1, 1)))
+    packed = np.zeros((1, 4)), np.ones((1, 4)), np.zeros((1, 4)), np.zeros(1)
+    kernels.pass_columns(X, *packed, *np.zeros((4, 1, 4)), np.zeros(1), np.zeros(2), np.zeros(1))
+    for is_matrix in (True, False):
+        layout = make_layout([1, 3], 1, is_matrix=is_matrix)
+        covariances = [np.eye(width)[None] if is_matrix else np.ones((1, width)) for width in (1, 3)]
+        pairs = zip((1, 3), covariances, strict=True)
+        densities = Densities(layout, [make_block(np.zeros((1, width)), own) for width, own in pairs])
+        tally = Tally(layout, densities.means, densities)
+        kinds = sort_blocks(layout, XT, np.array([False, True]))
+        densities.add(XT, kinds, zeros, np.zeros((1, 1, 2)))
+        tally.collect(XT, kinds, one, zeros)

@@ -70,8 +70,8 @@ class Run:
     start_cases: tuple[Case, ...] = ()
     treated: bool = False
     """Whether a component was restarted after the last iteration."""
-    agreed: float = -math.inf
-    """Lower bound of the root that sees the smallest."""
+    agreed: tuple[float, ...] = ()
+    """Lower bounds of the last iterations, of the root that sees the smallest."""
     converged: bool = False
     final: bool = False
     """Whether this pass is the last one: it gives the responsibilities of the final parameters."""
@@ -97,6 +97,7 @@ class Model:
     """What a run has come to."""
 
     agreed: float
+    """What the run counts for beside others."""
     weights: Array | None
     block: Block | None
     responsibilities: Array | None

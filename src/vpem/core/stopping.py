@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+RECENT = 10
+"""Iterations of a run that has not converged of which a fall counts against it."""
+
+
+def comparable_bound(bounds: Sequence[float], converged: bool) -> float:
+    """What a run counts for when the best of several is chosen.
+
+    The last bound. If the run has not converged and its bound has fallen in the last few iterations, the lowest to
+    which it fell: with shrinkage or inexact sums a run can go up and down for ever, and must not win by the peak at
+    which it happens to end.
+
+    Parameters
+    ----------
+    bounds : sequence of float
+        Of each iteration, the smallest that any root sees.
+    converged : bool
+    """
+    if not bounds:
+        return -math.inf
+    last = bounds[-RECENT - 1 :]
+    falls = [] if converged else [new for old, new in pairwise(last) if new < old]
+    return min([bounds[-1], *falls])
 
 
 def has_converged(history: Sequence[NDArray[np.float64]], tol: float) -> NDArray[np.bool_]:

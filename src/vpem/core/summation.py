@@ -291,12 +291,14 @@ class Consensus:
             raise ValueError(f"expected alpha to be None or a positive number, got {self.alpha!r}")
 
     def check(self, network: Network) -> None:
-        """Raise ValueError if there are no links between parties."""
+        """Raise ValueError if there are no links between parties, or alpha does not average over them."""
         if network.graph is None:
             raise ValueError(
                 "expected a graph with links between the parties for Consensus, got a star, whose server adds "
                 "exactly; try graph='ring', 'complete', 'path' or a networkx.Graph, or leave summation=None"
             )
+        if self.alpha is not None:
+            self.mixing_matrix(network)
 
     def mixing_matrix(self, network: Network) -> Array:
         """One round's weights W; (n_agents, n_agents)."""

@@ -21,6 +21,9 @@ Collected = TypeVar("Collected")
 N_WORST = 16
 """How many badly explained rows a pass remembers."""
 
+EQUAL = 1e-9
+"""Relative difference of scores below which rows count as equal."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sweep(Generic[Collected]):
@@ -88,9 +91,17 @@ def sweep(
 
 
 def lowest(scores: Array, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
-    """The rows of the lowest finite scores, lowest first; of equal scores (rows that are alike) only one."""
+    """The rows of the lowest finite scores, lowest first; of scores that are equal to rounding only the first row's.
+
+    Equal rows have equal scores, but for rounding, which depends on a row's place in a vector of the processor.
+    """
+    is_finite = np.isfinite(scores)
+    scores, rows = scores[is_finite], rows[is_finite]
     if len(scores) > 8 * N_WORST:
         few = np.argpartition(scores, 8 * N_WORST)[: 8 * N_WORST]
         scores, rows = scores[few], rows[few]
-    found, places = np.unique(scores[np.isfinite(scores)], return_index=True)
-    return found[:N_WORST], rows[np.isfinite(scores)][places[:N_WORST]]
+    order = np.argsort(scores)
+    scores, rows = scores[order], rows[order]
+    starts = np.flatnonzero(np.diff(scores, prepend=-np.inf) > EQUAL * np.abs(scores))
+    firsts: NDArray[np.intp] = np.minimum.reduceat(rows, starts) if len(starts) else rows
+    return scores[starts][:N_WORST], firsts[:N_WORST]

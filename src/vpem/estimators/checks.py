@@ -16,12 +16,16 @@ from sklearn.utils.validation import validate_data
 
 from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import HUB_TIES, shared_generator
-from vpem.core.kernels import count_infinities
+from vpem.core.kernels import count_larger
+from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network, assign_columns, make_network
+from vpem.core.overall import LARGEST
 from vpem.core.rows import Table, row_chunks
 from vpem.core.summation import Consensus, Star, Summation
 
 Array = NDArray[np.float64]
+
+LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
 
 def check_count(name: str, value: Any, smallest: int) -> int:
@@ -45,13 +49,21 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def check_shrinkage(value: Any) -> float | str | None:
-    """None, "oas" or a number from 0 to 1."""
-    if value is None or (isinstance(value, str) and value == "oas"):
-        return value
-    if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) <= 1:
-        raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {value!r}")
-    return float(value)
+def check_shrinkage(value: Any, covariance_type: str) -> float | str | None:
+    """None, "oas" or a number from 0 to 1; above 0 only where covariances have more than a diagonal."""
+    if value is None:
+        return None
+    if not (isinstance(value, str) and value == "oas"):
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) <= 1:
+            raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {value!r}")
+        value = float(value)
+    if value != 0 and not STRUCTURES[covariance_type].is_matrix:
+        raise ValueError(
+            "expected covariance_type 'full' or 'tied' with shrinkage, which draws covariances toward their "
+            f"diagonals, got shrinkage={value!r} with {covariance_type!r}; try shrinkage=None"
+        )
+    found: float | str = value
+    return found
 
 
 @contextmanager
@@ -82,7 +94,7 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
         )
         # scikit-learn's own check would make a mask as large as the table.
         for rows in row_chunks(0, len(table), table.shape[1]):
-            if count_infinities(np.ascontiguousarray(table[rows])):
+            if count_larger(np.ascontiguousarray(table[rows]), LARGEST_NUMBER):
                 raise ValueError("expected finite numbers or gaps (NaN), got infinity in X")
         return table
     streamed: Table = X
@@ -177,17 +189,38 @@ def covariances_from_precisions(
         }[covariance_type]
         name = f"precisions_init[{number}]"
         found = finite_array(name, given, shape)
-        if STRUCTURES[covariance_type].is_matrix:
-            found = found.reshape(-1, width, width)
-            flipped = found.transpose(0, 2, 1)
-            if np.abs(found - flipped).max() > 1e-8 * np.abs(found).max() or np.linalg.eigvalsh(found).min() <= 0:
-                raise ValueError(f"expected {name} to be symmetric and positive definite, got {given!r}")
-            covariances.append(np.linalg.inv(found).astype(np.float64))
-        else:
-            if (found <= 0).any():
-                raise ValueError(f"expected {name} to be positive, got {given!r}")
-            covariances.append(1.0 / found.reshape(n_components, -1))
+        is_matrix = STRUCTURES[covariance_type].is_matrix
+        inverse = _inverses(found.reshape(-1, width, width) if is_matrix else found.reshape(n_components, -1))
+        if inverse is None:
+            needed = "symmetric and positive definite" if is_matrix else "positive"
+            raise ValueError(
+                f"expected {name} to be {needed}, with variances (its inverse) from {1 / LARGEST**2:g} to "
+                f"{LARGEST**2:g}, got {given!r}; scale the columns if they are that small or large"
+            )
+        covariances.append(inverse)
     return covariances
+
+
+def _inverses(precisions: Array) -> Array | None:
+    """Covariances of (n_components, width, width) or (n_components, width) precisions; None if they are none."""
+    no_means, found = np.zeros((len(precisions), precisions.shape[-1])), precisions
+    # By a power of two, which changes no digit: LAPACK must neither overflow nor take small numbers for zeros.
+    _, exponents = np.frexp(np.abs(precisions).max(axis=tuple(range(1, precisions.ndim)), keepdims=True))
+    scaled = np.ldexp(precisions, -exponents)
+    try:
+        make_block(no_means, scaled)
+        with np.errstate(over="ignore", under="ignore"):
+            if scaled.ndim == 3:
+                if np.abs(scaled - scaled.transpose(0, 2, 1)).max() > 1e-8:
+                    return None
+                found = np.ldexp(np.linalg.inv(scaled), -exponents)
+            else:
+                found = 1.0 / precisions
+        make_block(no_means, found)
+    except (np.linalg.LinAlgError, CollapsedComponentError):
+        return None
+    variances = np.diagonal(found, axis1=1, axis2=2) if found.ndim == 3 else found
+    return found if ((variances >= LARGEST**-2) & (variances <= LARGEST**2)).all() else None
 
 
 def finite_array(name: str, value: Any, shape: tuple[int, ...]) -> Array:

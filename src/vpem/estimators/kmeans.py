@@ -20,6 +20,7 @@ from vpem.core.traffic import FLOAT_BYTES
 from vpem.estimators import checks
 from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import make_problem
+from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -83,6 +84,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         self.tol = tol
         self.random_state = random_state
 
+    @one_blas_thread()
     def fit(self, X: ArrayLike, y: object = None) -> VerticalKMeans:  # noqa: ARG002 (scikit-learn's signature)
         """Find the centres.
 

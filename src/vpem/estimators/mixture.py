@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from vpem.core import kernels
 from vpem.core.covariances import STRUCTURES
 from vpem.core.initial import RESTART, shared_generator
 from vpem.core.meeting import meeting_traffic
 from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network
 from vpem.core.overall import look_again
+from vpem.core.packed import warm_up
 from vpem.core.repair import Repair
 from vpem.core.rows import Table
 from vpem.core.settings import STARTS, Agreement, Settings
@@ -33,6 +33,7 @@ from vpem.simulation.em import MixtureFit, certify, em
 from vpem.simulation.incremental import Stream, incremental_em, online_step
 from vpem.simulation.model import Mixture, Problem, make_problem
 from vpem.simulation.starts import Start, make_start
+from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -66,7 +67,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas" or None, default=None
         How far each block's covariances are drawn toward their diagonals, from 0 to 1: for parties with many columns
-        beside their rows. "oas" finds the amount by itself. The likelihood may then fall.
+        beside their rows. "oas" finds the amount by itself. The likelihood may then fall. For "full" and "tied".
     tol : float, default=1e-3
         Stop when every root's log-likelihood per row changes by less.
     reg_covar : float, default=1e-6
@@ -209,7 +210,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         -------
         self
         """
-        with checks.unchanged_on_error(self):
+        with checks.unchanged_on_error(self), one_blas_thread():
             return self._fit(X)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> VerticalGaussianMixture:  # noqa: ARG002 (scikit-learn's)
@@ -228,7 +229,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         -------
         self
         """
-        with checks.unchanged_on_error(self):
+        with checks.unchanged_on_error(self), one_blas_thread():
             return self._partial_fit(X)
 
     def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
@@ -261,7 +262,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             result = fit_with_agents(table, network, agreement, given, progress)
             return self._end_fit(problem, settings, seed, result, result.traffic, result.repairs)
         with progress.waiting("compiling the inner loops, which are kept for the next time,"):
-            kernels.warm_up()
+            warm_up()
         progress.note(f"the network's sum is computed as {summation.adder(network).path}")
         traffic = meeting_traffic(network, len(table), int(self.hops)) + pooling_traffic(network, len(table))
         best: tuple[MixtureFit, Start] | None = None
@@ -310,7 +311,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         stopped: bool = False,
     ) -> VerticalGaussianMixture:
         """Set the fitted attributes, certificate included; warn if the fit did not converge."""
-        self._keep(problem.network, settings, seed, result, traffic)
+        self._keep(problem.network, problem.summation, settings, seed, result, traffic)
         self.repairs_ = list(repairs)
         self.certificate_ = certify(problem, result.mixture, settings)
         self.disagreement_ = self.certificate_.disagreement
@@ -350,7 +351,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             problem, mixture = Problem(table, network, summation, overall), self._mixture
             traffic = self.traffic_ + traffic
         result, stream, disagreement = online_step(problem, mixture, settings, stream)
-        self._keep(network, settings, seed, result, traffic + result.traffic)
+        self._keep(network, summation, settings, seed, result, traffic + result.traffic)
         self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
         self._stream, self._last_lower_bounds = stream, None
@@ -364,13 +365,14 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         return tags
 
     def _settings(self) -> Settings:
+        covariance_type = checks.check_choice("covariance_type", self.covariance_type, tuple(STRUCTURES))
         return Settings(
             n_components=checks.check_count("n_components", self.n_components, 1),
-            covariance_type=checks.check_choice("covariance_type", self.covariance_type, tuple(STRUCTURES)),
+            covariance_type=covariance_type,
             tol=checks.check_non_negative("tol", self.tol),
             reg_covar=checks.check_non_negative("reg_covar", self.reg_covar),
             max_iter=checks.check_count("max_iter", self.max_iter, 0),
-            shrinkage=checks.check_shrinkage(self.shrinkage),
+            shrinkage=checks.check_shrinkage(self.shrinkage, covariance_type),
         )
 
     def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
@@ -452,10 +454,18 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             )
         return engine
 
-    def _keep(self, network: Network, settings: Settings, seed: int, result: MixtureFit, traffic: Traffic) -> None:
+    def _keep(
+        self,
+        network: Network,
+        summation: Summation,
+        settings: Settings,
+        seed: int,
+        result: MixtureFit,
+        traffic: Traffic,
+    ) -> None:
         """Set the fitted attributes that every kind of fit has."""
         mixture = result.mixture
-        self._network, self._mixture, self._seed = network, mixture, seed
+        self._network, self._summation, self._mixture, self._seed = network, summation, mixture, seed
         self._covariance_type = settings.covariance_type
         self._last_lower_bounds = result.lower_bounds[-1] if result.lower_bounds else None
         self.weights_ = mixture.weights.mean(axis=0)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.covariances import CovarianceRule
-from vpem.core.mixture import Block, Statistics, careful_m_steps, make_weights
+from vpem.core.mixture import Block, Statistics, careful_m_steps, make_weights, n_present
 from vpem.core.packed import FAR, Densities
 from vpem.core.repair import Repair
 from vpem.core.settings import Settings
-from vpem.core.stopping import has_converged
+from vpem.core.stopping import comparable_bound, has_converged
 from vpem.core.summation import Adder, exact_adder
 from vpem.core.sweep import Sweep
 from vpem.core.traffic import FLOAT_BYTES, Traffic
@@ -44,8 +44,8 @@ class MixtureFit:
 
     @property
     def agreed_lower_bound(self) -> float:
-        """Last bound of the root that sees the smallest; flooded, so that all can compare restarts alike."""
-        return float(self.lower_bounds[-1].min()) if self.lower_bounds else -math.inf
+        """What this run counts for beside others; every agent knows it, from the smallest bounds of all roots."""
+        return comparable_bound([float(bounds.min()) for bounds in self.lower_bounds], self.converged)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def em(
     one_sum = summation.sum_traffic(problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
     while len(history) - n_before < settings.max_iter and not converged:
         result = e_step(problem, adder, mixture)
-        history.append(result.scores / n_samples)
+        history.append(result.scores / n_present(result.counts))
         iteration = len(history) - n_before
         mixture, collapsed = m_steps(problem, result.counts, result.collected, settings.rule, mixture.blocks)
         with infirmary.counting(one_sum * (iteration + 1)):  # the last one tells all
@@ -176,5 +176,5 @@ def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certifica
     if any(collapsed):
         return Certificate(math.inf, final.disagreement)
     there = e_step(problem, exact, stepped, statistics=False)
-    gain = float(there.scores[0] - here.scores[0]) / len(problem.X)
+    gain = float((there.scores[0] - here.scores[0]) / n_present(here.counts)[0])
     return Certificate(gain, final.disagreement)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.batches import Kept, batch_slices, suffixes
-from vpem.core.mixture import Statistics
+from vpem.core.mixture import Statistics, n_present
 from vpem.core.overall import Overall
 from vpem.core.repair import Case, Repair, Ward
 from vpem.core.settings import Settings
@@ -82,7 +82,7 @@ def incremental_em(
             scores, rows = (np.concatenate(pair) for pair in zip(worst, result.worst, strict=True))
             worst = lowest(scores, rows)
         assert earlier is not None, "a table has rows"
-        history.append(energy / n_samples)
+        history.append(energy / n_present(earlier.counts))
         with infirmary.counting(one_pass * (iteration + 1)):  # the last one tells all
             mixture, sound = infirmary.visit(
                 iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst[1]
@@ -139,10 +139,11 @@ def online_step(
     result, new = visit(problem, adder, mixture, slice(0, n_samples), compare=True)
     n_steps = stream.n_steps + 1
     share = n_steps**-STEP_POWER
-    kept, n_rows = new * (share / n_samples), float(n_samples)
+    n_there = float(n_present(new.counts)[0])
+    kept, n_rows = new * (share / n_there), n_there
     if stream.kept is not None:
         kept += stream.kept * (1.0 - share)
-        n_rows = 1.0 / (share**2 / n_samples + (1.0 - share) ** 2 / stream.n_rows)
+        n_rows = 1.0 / (share**2 / n_there + (1.0 - share) ** 2 / stream.n_rows)
     whole = kept * n_rows
     stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, settings.rule, mixture.blocks)
     infirmary = Infirmary(problem, Ward(stream.waiting, most_restarts=math.inf))
@@ -153,7 +154,7 @@ def online_step(
     value_bytes = FLOAT_BYTES * n_samples * settings.n_components
     traffic = summation.sum_traffic(problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
     traffic += infirmary.traffic
-    fit = MixtureFit(stepped, (result.scores / n_samples,), False, infirmary.all_repairs(), traffic)
+    fit = MixtureFit(stepped, (result.scores / n_there,), False, infirmary.all_repairs(), traffic)
     done = (case.repair(problem.network, restarted=True) for case in infirmary.ward.restarted)
     after = Stream(stream.overall, kept, n_rows, n_steps, (*stream.repairs, *done), infirmary.ward.waiting)
     return fit, after, result.disagreement

@@ -7,19 +7,12 @@ that the result is the same, bit for bit, however many threads there are.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import islice
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from vpem.core import kernels
 from vpem.core.packed import Densities, Distances, Layout, Tally, sort_blocks
@@ -27,9 +20,9 @@ from vpem.core.rows import row_chunks
 from vpem.core.summation import Adder
 from vpem.core.sweep import N_WORST, Sweep, lowest
 from vpem.simulation.model import Problem
+from vpem.simulation.threads import ordered_map
 
 Array = NDArray[np.float64]
-Result = TypeVar("Result")
 
 TILE_VALUES = 2**17
 """Values of one array in a tile: a MiB, which fits a cache near the core and outweighs the interpreter."""
@@ -156,11 +149,11 @@ def _sweep(
         for start in range(0, len(chunk), n_tile):
             XT = problem.columns_first(chunk[start : start + n_tile])
             out = np.zeros((n_targets, n_components, XT.shape[1]))
-            if isinstance(contributions, Distances):  # before rows with gaps are set apart
-                contributions.add(XT, targets, out)
-            if kinds is None or kinds.apart or gaps.any():
+            if kinds is None or gaps.any():
                 kinds = sort_blocks(layout, XT, gaps)
-            if isinstance(contributions, Densities):
+            if isinstance(contributions, Distances):
+                contributions.add(XT, targets, out)
+            else:
                 contributions.add(XT, kinds, targets, out)
             here = slice(rows.start + start, rows.start + start + XT.shape[1])
             sums = out if adder.is_exact else adder.add(out, here)
@@ -204,11 +197,11 @@ def _sweep(
         own.scores += scores[np.isfinite(scores)].sum()
         return own
 
-    has_other_gaps = bool((gaps & (layout.widths > 1)).any())
-    is_plain = adder.is_exact and layout.by_column.all() and not has_other_gaps and layout.n_columns > NARROW
+    is_plain = adder.is_exact and layout.by_column.all() and not gaps.any() and layout.n_columns > NARROW
     work = by_rows if is_plain else by_tiles
     total: Sums | None = None
-    with ordered_map(problem, work, row_chunks(within.start, within.stop, widest)) as parts:
+    chunks = row_chunks(within.start, within.stop, widest)
+    with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
         for part in parts:
             if total is None:
                 total = part
@@ -235,51 +228,6 @@ def network_sums(
         contributions.add(problem.columns_first(chunk), targets, out)
         return rows, adder.add(out, rows)
 
-    with ordered_map(
-        problem, work, row_chunks(0, len(problem.X), 4 * max(problem.X.shape[1], n_values * n_targets))
-    ) as parts:
+    chunks = row_chunks(0, len(problem.X), 4 * max(problem.X.shape[1], n_values * n_targets))
+    with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
         yield from parts
-
-
-@contextmanager
-def ordered_map(
-    problem: Problem, work: Callable[[slice], Result], chunks: Iterable[slice]
-) -> Iterator[Iterator[Result]]:
-    """Results in the order of the chunks; threads are never far ahead, and idle at the end."""
-    chunks = list(chunks)
-    n = min(problem.n_threads, len(chunks))
-    if n == 1:
-        yield map(work, chunks)
-        return
-    waiting: deque[Future[Result]] = deque()
-
-    def results() -> Iterator[Result]:
-        remaining = iter(chunks)
-        waiting.extend(problem.threads.submit(work, chunk) for chunk in islice(remaining, 2 * n))
-        while waiting:
-            result = waiting.popleft().result()
-            waiting.extend(problem.threads.submit(work, chunk) for chunk in islice(remaining, 1))
-            yield result
-
-    with one_blas_thread():
-        try:
-            yield results()
-        finally:
-            for future in waiting:
-                future.cancel()
-            wait(waiting)
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-_BLAS_LOCK = Lock()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Threads of ours and of BLAS must not multiply."""
-    with _BLAS_LOCK, _controller().limit(limits=1, user_api="blas"):
-        yield
