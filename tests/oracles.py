@@ -32,7 +32,7 @@ def relative_error(found, expected):
 
 def dense_covariances(blocks, n_features, covariances):
     """Block-diagonal (K, d, d) from lists of (K, d_b, d_b)."""
-    dense = np.zeros((len(covariances[0]), n_features, n_features))
+    dense = np.zeros((len(covariances[0]), n_features, n_features), dtype=covariances[0].dtype)
     for columns, block in zip(blocks, covariances, strict=True):
         for k, matrix in enumerate(block):
             dense[k][np.ix_(columns, columns)] = matrix
@@ -59,7 +59,8 @@ def block_m_step(X, responsibilities, covariance_type, reg_covar, previous=None)
     X, responsibilities = X[has_any], responsibilities[has_any]
     counts = responsibilities.sum(axis=0)
     n_columns = X.shape[1]
-    means, covariances = np.empty((len(counts), n_columns)), np.empty((len(counts), n_columns, n_columns))
+    means = np.empty((len(counts), n_columns), X.dtype)
+    covariances = np.empty((len(counts), n_columns, n_columns), X.dtype)
     for k, (column, n) in enumerate(zip(responsibilities.T, counts, strict=True)):
         filled, left = X, np.zeros((n_columns, n_columns))
         if np.isnan(X).any():
@@ -95,6 +96,33 @@ def block_log_density(X, means, covariances):
                 there.sum() * np.log(2 * np.pi)
                 + np.linalg.slogdet(part)[1]
                 + deviation @ np.linalg.solve(part, deviation)
+            )
+    return found
+
+
+def precise_log_density(X, means, covariances):
+    """(M, K) log-densities of what is there of each row, in long double, by a Cholesky factor written out.
+
+    Raises LinAlgError if a covariance is not positive definite.
+    """
+    X, means, covariances = (np.asarray(array, dtype=np.longdouble) for array in (X, means, covariances))
+    found = np.zeros((len(X), len(means)), dtype=np.longdouble)
+    patterns, pattern_of = np.unique(np.isnan(X), axis=0, return_inverse=True)
+    for number, gaps in enumerate(patterns):
+        rows, there = pattern_of.ravel() == number, np.flatnonzero(~gaps)
+        for k, (mean, matrix) in enumerate(zip(means, covariances, strict=True)):
+            deviations = (X[np.ix_(rows, there)] - mean[there]).T
+            root, whitened = np.zeros((len(there),) * 2, dtype=np.longdouble), np.zeros_like(deviations)
+            for i, row in enumerate(there):
+                for j, column in enumerate(there[:i]):
+                    root[i, j] = (matrix[row, column] - root[i, :j] @ root[j, :j]) / root[j, j]
+                square = matrix[row, row] - root[i, :i] @ root[i, :i]
+                if not square > 0:
+                    raise np.linalg.LinAlgError(f"component {k} has no positive definite covariance")
+                root[i, i] = np.sqrt(square)
+                whitened[i] = (deviations[i] - root[i, :i] @ whitened[:i]) / root[i, i]
+            found[rows, k] = (
+                -0.5 * (len(there) * np.log(2 * np.pi) + (whitened**2).sum(axis=0)) - np.log(np.diag(root)).sum()
             )
     return found
 

@@ -1,7 +1,5 @@
 """Gaps, batches, streams and broken components through the estimator."""
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -268,65 +266,6 @@ def test_a_failed_fit_leaves_the_model_as_it_was(X):
             attempt(np.ones((5, 3)))
         assert model.predict(X).shape == (400,)
         assert model.certificate_.gain < 1e-3
-
-
-def nasty_tables():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 4)) + 3 * rng.integers(2, size=(120, 1))
-    duplicates, constant, collinear, outlier, half, single = (X.copy() for _ in range(6))
-    duplicates[:60] = duplicates[0]
-    constant[:, 3] = 5.0
-    collinear[:, 1] = 2 * collinear[:, 0]
-    outlier[0] = 1e9
-    half[rng.random(X.shape) < 0.5] = np.nan
-    single[1:, 2] = np.nan
-    return {
-        "duplicates": duplicates,
-        "a constant column": constant,
-        "three distinct rows": np.repeat(X[:3], 20, axis=0),
-        "one distinct row": np.ones((50, 4)),
-        "scales": X * 10.0 ** np.array([-12, -4, 4, 12]),
-        "tiny": X * 1e-12,
-        "huge": X * 1e12,
-        "an offset": X + 1e12,
-        "binary": (X > 1.5).astype(float),
-        "collinear": collinear,
-        "an outlier": outlier,
-        "half missing": half,
-        "one value in a column": single,
-    }
-
-
-@pytest.mark.processors
-@pytest.mark.parametrize("name", nasty_tables())
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
-@pytest.mark.parametrize("reg_covar", [1e-6, 0.0])
-def test_nasty_tables_end_in_a_finite_model_or_in_the_documented_error(name, covariance_type, reg_covar):
-    X = nasty_tables()[name]
-    for graph, batch_size in (("star", None), ("path", 13)):
-        model = VerticalGaussianMixture(
-            6,
-            partition=[[0, 1], [2, 3]],
-            graph=graph,
-            summation=None if graph == "star" else Consensus(4),
-            batch_size=batch_size,
-            covariance_type=covariance_type,
-            reg_covar=reg_covar,
-            max_iter=30,
-            random_state=0,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            try:
-                model.fit(X)
-            except CollapsedComponentError:
-                if reg_covar == 0.0 or name == "an outlier":
-                    continue
-                raise
-        for values in (model.weights_, model.means_, model.covariance_matrix(), model.lower_bounds_):
-            assert np.isfinite(values).all()
-        assert np.isfinite(model.score_samples(X)).all()
-        assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_many_columns_need_no_hand_tuned_constant():
