@@ -331,7 +331,7 @@ def _say(value: Any) -> str:
         return f"array of shape {tuple(value.shape)}"
     if isinstance(value, Mapping):
         return f"{len(value)} parties"
-    if hasattr(value, "sum_traffic"):  # a summation: a small description of a few numbers
+    if hasattr(value, "schedule"):  # a summation: a small description of a few numbers
         return repr(value)[:200]
     if isinstance(value, Sequence):
         return f"list of {len(value)}"

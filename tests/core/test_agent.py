@@ -9,7 +9,7 @@ from oracles import block_log_density
 from studies import SEED, agree, make_study, run, table, two_agents
 from vpem.core.agent import Agent
 from vpem.core.inbox import MOST_NEW_ROWS
-from vpem.core.initial import RESTART, shared_generator
+from vpem.core.initial import START, shared_generator
 from vpem.core.meeting import Record, decode_records, encode_records
 from vpem.core.message import Header, LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
 from vpem.core.summation import Consensus, Star
@@ -40,7 +40,7 @@ def record_of(agent, **changes):
 
 def first_terms(X, column):
     """Log-densities of one party's column at a start from random rows, by the definition."""
-    rows = shared_generator(SEED, RESTART, 0).choice(len(X), size=2, replace=False)
+    rows = shared_generator(SEED, START, 0).choice(len(X), size=2, replace=False)
     covariances = np.full((2, 1, 1), X[:, column].var() + 1e-3)
     return block_log_density(X[:, [column]], X[rows][:, [column]], covariances)
 
@@ -296,7 +296,7 @@ def test_a_party_that_cannot_go_on_tells_everybody_why():
 def test_all_starts_that_collapse_are_a_failure_that_all_find():
     X = np.repeat(np.arange(3.0), 8)[:, None]
     reason = failures(chain([X, X], reg_covar=0.0, n_components=3, init_params="kmeans", max_iter=30))
-    assert "has collapsed at party 'party 0' (3 restarts did not help)" in reason
+    assert "has collapsed at party 'party 0' (3 repairs did not help)" in reason
 
 
 def test_a_party_that_comes_back_to_a_failed_study_is_told():

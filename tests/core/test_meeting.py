@@ -40,8 +40,8 @@ def test_every_agent_finds_the_same_hubs_as_who_sees_the_whole_graph(graph, hops
     transport.run(until=lambda: not any(agent.state.meeting for agent in agents))
     for agent in agents:
         assert agent.roles.network.hubs == network.hubs
-        assert agent.roles.diameter == nx.diameter(graph)
-        assert set(agent.roles.links.edges) == set(graph.edges)
+        assert agent.roles.network.diameter == nx.diameter(graph)
+        assert set(agent.roles.network.links.edges) == set(graph.edges)
         assert agent.roles.n_rows == 8
     first = [message for message in heard if message.round < nx.diameter(graph)]
     assert {message.kind for message in first} <= {"meet"}
@@ -80,14 +80,14 @@ def test_paths_and_what_lies_below(graph, hops):
     for number, hub in enumerate(network.hubs):
         paths = relay_paths(graph, hub)
         for member in hub.members:
-            assert roles.paths[member] == paths[member]
-            assert roles.hub_of[member] == number
-            assert roles.is_root(member) == (member == hub.root)
+            assert roles.network.paths[member] == paths[member]
+            assert roles.network.hub_of[member] == number
+            assert roles.network.is_root(member) == (member == hub.root)
             for distance in range(4):
                 upward = {other: path[::-1] for other, path in paths.items()}
                 below = [other for other, path in upward.items() if path[distance : distance + 1] == [member]]
-                assert roles.below(member, distance) == sorted(below)
-    assert roles.depth == max(len(path) for path in roles.paths.values()) - 1
+                assert roles.network.below(member, distance) == sorted(below)
+    assert roles.network.depth == max(len(path) for path in roles.network.paths.values()) - 1
 
 
 def test_agents_numbers_may_have_gaps():
@@ -104,7 +104,7 @@ def test_agents_numbers_may_have_gaps():
     assert roles.numbers == (2, 4, 9)
     assert roles.network.parties == ("early", "late")
     assert [columns.tolist() for columns in roles.network.columns] == [[0], [1, 2]]
-    assert roles.hub_of == (0, 1, None)
+    assert roles.network.hub_of == (0, 1, None)
 
 
 def test_links_must_go_both_ways():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oracles import connected_graphs, contents, mixing_weights
 from vpem.core.graph import contraction
 from vpem.core.network import make_network
-from vpem.core.summation import Consensus, Star
-from vpem.core.traffic import pooling_traffic, spread_traffic
+from vpem.core.summation import Consensus, Star, flood_traffic, sum_traffic
+from vpem.core.traffic import pooling_traffic
 
 
 def network_on(graph, hops=0, seed=0):
@@ -73,7 +73,7 @@ def test_the_error_falls_as_the_contraction_to_the_rounds(graph, kind, seed):
 
 
 def test_traffic_of_a_star():
-    traffic = Star().sum_traffic(star_of(3), 100, 9)
+    traffic = sum_traffic(Star(), star_of(3), 100, 9)
     assert (traffic.messages, contents(traffic), traffic.rounds) == (6, 6 * 109, 2)
     assert traffic.per_agent[0] == (1, 109 + 68, 1, 109 + 68), "a header and a checksum are 68 bytes"
     assert traffic.per_agent["server"] == (3, 3 * 177, 3, 3 * 177)
@@ -82,17 +82,17 @@ def test_traffic_of_a_star():
 
 
 def test_traffic_of_consensus_counts_every_link_in_every_round():
-    traffic = Consensus(10).sum_traffic(network_on(nx.cycle_graph(5)), 100, 9)
+    traffic = sum_traffic(Consensus(10), network_on(nx.cycle_graph(5)), 100, 9)
     assert (traffic.messages, contents(traffic), traffic.rounds) == (10 * 10, 100 * 109, 10)
     assert traffic.per_agent[3] == (20, 20 * 177, 20, 20 * 177)
 
 
 def test_a_decision_gets_the_rounds_that_the_sum_lacks():
     path = network_on(nx.path_graph(6))  # five hops wide
-    short = Consensus(2).sum_traffic(path, 100, 9)
+    short = sum_traffic(Consensus(2), path, 100, 9)
     assert (short.messages, contents(short), short.rounds) == (10 * 5, 20 * 109 + 30 * 9, 5)
-    assert Consensus(2).sum_traffic(path, 100, 0).rounds == 2
-    alone = Consensus(2).flood_traffic(path, 9)
+    assert sum_traffic(Consensus(2), path, 100, 0).rounds == 2
+    alone = flood_traffic(Consensus(2), path, 9)
     assert (alone.messages, contents(alone), alone.rounds) == (50, 450, 5)
 
 
@@ -104,16 +104,16 @@ def test_traffic_within_hubs_counts_relays():
     pooling = pooling_traffic(network, 10)
     assert (pooling.messages, contents(pooling), pooling.rounds) == (6, 80 * (1 + 2 + 2 + 2), 2)
     assert pooling.per_agent[3] == (2, 240 + 2 * 68, 1, 80 + 68)
-    # Terms: one message per link of the tree; the neighbours hand it on.
-    spread = spread_traffic(network, 100)
-    assert (spread.messages, contents(spread), spread.rounds) == (4, 400, 2)
-    assert spread.per_agent[2].messages_sent == 2
-    assert spread.per_agent[1] == (1, 168, 1, 168)
+    # Terms: one message per link of the tree, the neighbours hand it on; then one round over four links, each way.
+    one_round = sum_traffic(Consensus(1), network, 100, 0)
+    assert (one_round.messages, contents(one_round), one_round.rounds) == (4 + 8, 1200, 2 + 1)
+    assert one_round.per_agent[2].messages_sent == 2 + 2
+    assert one_round.per_agent[1] == (1 + 2, 3 * 168, 1 + 2, 3 * 168)
 
 
 def test_one_agent_alone_sends_nothing():
     alone = network_on(nx.path_graph(1))
-    traffic = Consensus(10).sum_traffic(alone, 100, 9)
+    traffic = sum_traffic(Consensus(10), alone, 100, 9)
     assert (traffic.messages, traffic.bytes, traffic.rounds) == (0, 0, 0)
     assert Consensus(10).adder(alone).add(np.ones((1, 2, 3)), slice(0, 2)).tolist() == [[[1.0] * 3] * 2]
 

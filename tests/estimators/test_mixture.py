@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oracles import relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
-from vpem.core.initial import RESTART, shared_generator
+from vpem.core.initial import START, shared_generator
 from vpem.core.meeting import meeting_traffic
 from vpem.core.settings import Settings
 from vpem.core.traffic import pooling_traffic
@@ -270,7 +270,7 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     rules = Settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
     fits, problem = [], make_problem(X, network, summation, rules.rule)
     for restart in range(6):
-        generator = shared_generator(seed, RESTART, restart)
+        generator = shared_generator(seed, START, restart)
         start = make_start(problem, rules, "random_from_data", generator)
         fits.append(em(problem, start.mixture, rules))
     seen = np.array([fit.lower_bounds[-1] for fit in fits])

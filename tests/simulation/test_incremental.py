@@ -11,7 +11,7 @@ from oracles import CentralizedEM, contents, dense_covariances, examples, make_m
 from vpem.core.batches import batch_slices
 from vpem.core.network import make_network
 from vpem.core.settings import Settings
-from vpem.core.summation import Consensus, Star
+from vpem.core.summation import Consensus, Star, flood_traffic, sum_traffic
 from vpem.simulation.em import em, pass_traffic
 from vpem.simulation.model import make_problem
 from vpem.simulation.repair import Repair
@@ -127,9 +127,9 @@ def test_a_pass_floods_its_decisions_once_and_wholly_however_few_rounds():
     rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
     task = make_problem(np.eye(100, 6), network, Consensus(2))
     traffic = pass_traffic(task, rules, batch_slices(100, 30), has_energy=True)
-    sums = [task.summation.sum_traffic(network, 8 * 2 * rows, 0) for rows in (30, 30)]
-    sums.append(task.summation.sum_traffic(network, 8 * 2 * 30, 8 * rules.n_decisions))  # three rounds more
-    sums.append(task.summation.sum_traffic(network, 8 * 2 * 10 + 8, 0))
+    sums = [sum_traffic(task.summation, network, 8 * 2 * rows, 0) for rows in (30, 30)]
+    sums.append(sum_traffic(task.summation, network, 8 * 2 * 30, 8 * rules.n_decisions))  # three rounds more
+    sums.append(sum_traffic(task.summation, network, 8 * 2 * 10 + 8, 0))
     assert traffic.bytes == sum(one.bytes for one in sums)
     assert traffic.rounds == 4 * 2 + 3
 
@@ -192,12 +192,12 @@ def test_repairs_are_part_of_the_traffic(graph, batch_size):
     task, start, rules = starved(X, graph)
     if batch_size is None:
         found = em(task, start, rules)
-        one = task.summation.sum_traffic(task.network, 8 * 300 * 2, 8 * rules.n_decisions)
+        one = sum_traffic(task.summation, task.network, 8 * 300 * 2, 8 * rules.n_decisions)
     else:
         found = em(task, start, rules, batch_size=batch_size)
         one = pass_traffic(task, rules, batch_slices(300, batch_size), has_energy=True)
     assert [repair.component for repair in found.repairs] == [1]
-    flood = task.summation.flood_traffic(task.network, 8)
+    flood = flood_traffic(task.summation, task.network, 8)
     assert found.traffic.bytes == one.bytes * (found.n_iter + 1) + flood.bytes
     assert sorted(np.round(found.mixture.blocks[0].means[:, 0])) == [0, 5]
 

@@ -7,12 +7,12 @@ from vpem.core.covariances import CovarianceRule
 from vpem.core.message import OVERHEAD_BYTES
 from vpem.core.mixture import CollapsedComponentError, Statistics, careful_m_step, make_block
 from vpem.core.network import make_network
-from vpem.core.repair import MOST_RESTARTS, Repair, Ward
+from vpem.core.repair import MOST_REPAIRS, Repair, RepairQueue
 from vpem.core.summation import Consensus, Star
 from vpem.core.sweep import N_WORST
 from vpem.simulation.em import e_step
 from vpem.simulation.model import Mixture, make_problem
-from vpem.simulation.repair import Infirmary, restart
+from vpem.simulation.repair import Repairer, repair_mixture
 
 WORST = np.array([7, 3, 5])
 BOTH = np.array([0, 1])
@@ -43,7 +43,7 @@ def mixture(X, problem):
 
 
 def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, network, problem, mixture):
-    found = restart(problem, mixture, [1], np.array([7]))
+    found = repair_mixture(problem, mixture, [1], np.array([7]))
     np.testing.assert_allclose(found.weights, [[0.5, 0.5]] * 2)
     for held, before, after, whole in zip(
         network.block_columns, mixture.blocks, found.blocks, problem.overall.blocks, strict=True
@@ -57,66 +57,66 @@ def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, netw
 def test_a_party_that_lacks_the_row_takes_its_column_means(X, network, mixture):
     X[7, 2] = np.nan
     problem = make_problem(X, network, Consensus(3), CovarianceRule())
-    found = restart(problem, mixture, [1], np.array([7]))
+    found = repair_mixture(problem, mixture, [1], np.array([7]))
     assert found.blocks[1].means[1, 0] == pytest.approx(np.nanmean(X[:, 2]))
 
 
 def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, network, problem, mixture):
-    infirmary = Infirmary(problem)
+    repairer = Repairer(problem)
     full = np.full((2, 2), 25.0)
-    same, sound = infirmary.visit(1, mixture, full, BOTH, [[], [1]], WORST)
+    same, sound = repairer.visit(1, mixture, full, BOTH, [[], [1]], WORST)
     assert same is mixture, "nobody else knows yet"
     assert not sound
-    assert infirmary.traffic.messages == 0
-    after, sound = infirmary.visit(2, mixture, full, BOTH, [[], [1]], WORST)
+    assert repairer.traffic.messages == 0
+    after, sound = repairer.visit(2, mixture, full, BOTH, [[], [1]], WORST)
     np.testing.assert_array_equal(after.blocks[0].means[1], X[7, :2])
     assert not sound
-    assert infirmary.all_repairs() == (Repair(1, 1, "b", "collapsed"),)
-    assert infirmary.traffic.bytes == 2 * (8 + OVERHEAD_BYTES), "one row number over one link, each way"
-    assert infirmary.visit(3, after, full, BOTH, [[], []], WORST) == (after, True)
+    assert repairer.all_repairs() == (Repair(1, 1, "b", "collapsed"),)
+    assert repairer.traffic.bytes == 2 * (8 + OVERHEAD_BYTES), "one row number over one link, each way"
+    assert repairer.visit(3, after, full, BOTH, [[], []], WORST) == (after, True)
 
 
 def test_starving_at_one_root_is_enough(X, network, problem, mixture):
-    infirmary = Infirmary(problem)
+    repairer = Repairer(problem)
     counts = np.array([[49.0, 1.0], [50.0, 1e-9]])
-    infirmary.visit(4, mixture, counts, BOTH, [[], []], WORST)
-    assert infirmary.all_repairs() == (Repair(4, 1, "b", "starved", restarted=False),)
+    repairer.visit(4, mixture, counts, BOTH, [[], []], WORST)
+    assert repairer.all_repairs() == (Repair(4, 1, "b", "starved", restarted=False),)
 
 
 def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X, network, problem, mixture):
-    infirmary = Infirmary(problem)
+    repairer = Repairer(problem)
     full = np.full((2, 2), 25.0)
     rows = []
-    for iteration in range(MOST_RESTARTS):
-        infirmary.visit(2 * iteration, mixture, full, BOTH, [[], [1]], WORST)
+    for iteration in range(MOST_REPAIRS):
+        repairer.visit(2 * iteration, mixture, full, BOTH, [[], [1]], WORST)
         # What it had kept collapses once more in the iteration that restarts it: that does not count.
-        after, _ = infirmary.visit(2 * iteration + 1, mixture, full, BOTH, [[], [1]], WORST)
+        after, _ = repairer.visit(2 * iteration + 1, mixture, full, BOTH, [[], [1]], WORST)
         rows.append(int(np.flatnonzero(X[:, 2] == after.blocks[1].means[1, 0])[0]))
     assert rows == [7, 3, 5], "each time the next worst row"
-    _, sound = infirmary.visit(10, mixture, np.array([[50.0, 0.0]] * 2), BOTH, [[], []], WORST)
+    _, sound = repairer.visit(10, mixture, np.array([[50.0, 0.0]] * 2), BOTH, [[], []], WORST)
     assert sound
     with (
         pytest.raises(
-            CollapsedComponentError, match=r"component 1 .* party 'b' \(3 restarts did not help\)"
+            CollapsedComponentError, match=r"component 1 .* party 'b' \(3 repairs did not help\)"
         ) as caught,
-        infirmary.counting(infirmary.traffic),
+        repairer.counting(repairer.traffic),
     ):
-        infirmary.visit(11, mixture, full, BOTH, [[], [1]], WORST)
-    assert caught.value.traffic.bytes == 2 * infirmary.traffic.bytes, "what was sent before, and for repairs"
+        repairer.visit(11, mixture, full, BOTH, [[], [1]], WORST)
+    assert caught.value.traffic.bytes == 2 * repairer.traffic.bytes, "what was sent before, and for repairs"
 
 
 def test_no_two_components_are_put_on_one_row_and_the_rest_waits(X, network, problem, mixture):
-    infirmary = Infirmary(problem)
+    repairer = Repairer(problem)
     full = np.full((2, 2), 25.0)
-    infirmary.visit(1, mixture, full, BOTH, [[0], [1]], WORST)
-    infirmary.visit(2, mixture, full, BOTH, [[], []], np.array([7]))
-    assert infirmary.all_repairs() == (
+    repairer.visit(1, mixture, full, BOTH, [[0], [1]], WORST)
+    repairer.visit(2, mixture, full, BOTH, [[], []], np.array([7]))
+    assert repairer.all_repairs() == (
         Repair(1, 0, "a", "collapsed"),
         Repair(1, 1, "b", "collapsed", restarted=False),
     )
-    infirmary.visit(3, mixture, full, BOTH, [[], []], WORST)
-    assert [case.component for case in infirmary.ward.restarted] == [0, 1]
-    both = Infirmary(problem, Ward(infirmary.ward.restarted))
+    repairer.visit(3, mixture, full, BOTH, [[], []], WORST)
+    assert [case.component for case in repairer.queue.restarted] == [0, 1]
+    both = Repairer(problem, RepairQueue(repairer.queue.restarted))
     both.visit(4, mixture, full, BOTH, [[], []], WORST)
     assert both.traffic.bytes == 2 * (2 * 8 + OVERHEAD_BYTES), "two row numbers over one link, each way"
 

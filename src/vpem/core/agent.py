@@ -297,7 +297,7 @@ class Agent:
         assert exchange is not None, "there is an exchange"
         work = self.identity.work(draft)
         if exchange.pieces and work.is_root:
-            members = work.roles.hub(work.position).members
+            members = work.roles.network.hub(work.position).members
             table = np.ascontiguousarray(np.hstack([exchange.pieces[member] for member in members]))
             if before.prediction is None:
                 draft.pooled = table
@@ -323,13 +323,13 @@ class Agent:
             request = draft.requests.get(draft.progress.n_predictions)
             if request is None:
                 return
-            phase = AFTER_DONE[0] if self.identity.work(draft).roles.depth > 0 else AFTER_DONE[1]
+            phase = AFTER_DONE[0] if self.identity.work(draft).roles.network.depth > 0 else AFTER_DONE[1]
             draft.progress = replace(draft.progress, phase=phase, prediction=request)
         work = self.identity.work(draft)
         offer = PHASES[draft.progress.phase].offer(work, draft.progress)
         values, pieces = offer.values, {}
         if values is not None:
-            values = self.identity.agreement.summation.begin(work.roles, work.position, values)
+            values = self.identity.agreement.summation.begin(work.roles.network, work.position, values)
         if offer.columns is not None:
             pieces = {work.position: offer.columns}
         if offer.decision is not None and draft.progress.phase not in AFTER_DONE:

@@ -21,7 +21,7 @@ from vpem.core.mixture import (
     normalize,
 )
 from vpem.core.progress import Array, Model, Prediction, Progress, Run
-from vpem.core.repair import make_cases, restart_block, restart_weights
+from vpem.core.repair import make_cases, repair_block, repair_weights
 from vpem.core.stopping import RECENT, comparable_bound, has_converged
 from vpem.core.sweep import lowest
 from vpem.core.work import Offer, Outcome, StudyError, Work, row_numbers
@@ -92,17 +92,17 @@ def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress
     if run.block is not None and run.earlier is not None:
         n_rows = float(n_present(run.earlier.counts[0]))
         run = replace(run, history=(*run.history, run.energy / n_rows))
-    if run.ward.waiting:
+    if run.queue.waiting:
         return replace(progress, phase="repair", run=run)
-    return replace(progress, run=_diagnose(work, run, []))
+    return replace(progress, run=_find_broken(work, run, []))
 
 
 def offer_repair(work: Work, progress: Progress) -> Offer:
     """Rows that the root of the first hub finds badly explained, one for each component that waits."""
     run = _run(progress)
-    decision = np.full(len(run.ward.waiting), math.inf)
+    decision = np.full(len(run.queue.waiting), math.inf)
     if work.is_first_root:
-        rows = run.ward.choose(run.worst_rows.astype(np.intp))
+        rows = run.queue.choose(run.worst_rows.astype(np.intp))
         decision[: len(rows)] = rows
     return Offer(decision=decision)
 
@@ -111,12 +111,12 @@ def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     """Restart components on those rows."""
     run = _run(progress)
     rows = row_numbers(outcome.decision[np.isfinite(outcome.decision)], work.roles.n_rows)
-    ward, treated = run.ward.discharge(len(rows))
-    run = replace(run, ward=ward)
-    if run.block is not None and run.weights is not None and treated:
-        block = restart_block(run.block, treated, work.rows(rows), work.overall.blocks[0])
-        run = replace(run, block=block, weights=restart_weights(run.weights, treated))
-    return replace(progress, phase="iterate", run=_diagnose(work, run, treated))
+    queue, repaired = run.queue.take(len(rows))
+    run = replace(run, queue=queue)
+    if run.block is not None and run.weights is not None and repaired:
+        block = repair_block(run.block, repaired, work.rows(rows), work.overall.blocks[0])
+        run = replace(run, block=block, weights=repair_weights(run.weights, repaired))
+    return replace(progress, phase="iterate", run=_find_broken(work, run, repaired))
 
 
 def _agree(work: Work, run: Run, decision: Array) -> Run:
@@ -128,11 +128,11 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
     run = replace(run, final=run.iteration == work.settings.max_iter)
     if run.iteration == 0:
         return replace(run, start_cases=tuple(make_cases(0, findings)), later=tuple(suffixes(run.kept)))
-    ward = run.ward.admit(run.iteration, findings, work.roles.network)
-    sound = not run.treated and not ward.waiting
+    queue = run.queue.enqueue(run.iteration, findings, work.roles.network)
+    sound = not run.repaired and not queue.waiting
     return replace(
         run,
-        ward=ward,
+        queue=queue,
         agreed=(*run.agreed, agreed)[-RECENT - 1 :],
         converged=stop and sound,
         final=run.final or (stop and sound),
@@ -188,13 +188,13 @@ def _update(work: Work, run: Run, sums: Array, extra: Array) -> Run:
     )
 
 
-def _diagnose(work: Work, run: Run, treated: list[int]) -> Run:
+def _find_broken(work: Work, run: Run, repaired: list[int]) -> Run:
     """Look for what is broken after an iteration."""
     findings = np.full(work.settings.n_components, math.inf)
     if run.earlier is not None:
         counts, n_hubs = run.earlier.counts[0], len(work.roles.network.hubs)
-        findings = run.ward.diagnose(counts, run.collapsed, treated, work.hub, n_hubs)
-    return replace(run, findings=findings, treated=bool(treated))
+        findings = run.queue.find_broken(counts, run.collapsed, repaired, work.hub, n_hubs)
+    return replace(run, findings=findings, repaired=bool(repaired))
 
 
 def _end_run(work: Work, progress: Progress, error: CollapsedComponentError | None = None) -> Progress:
@@ -204,7 +204,7 @@ def _end_run(work: Work, progress: Progress, error: CollapsedComponentError | No
     if error is None and (best is None or agreed > best.agreed):
         network = work.roles.network
         cases = tuple(case.repair(network, restarted=False) for case in run.start_cases)
-        repairs = tuple((*case[:2], str(case.party), *case[3:]) for case in cases + run.ward.repairs(network))
+        repairs = tuple((*case[:2], str(case.party), *case[3:]) for case in cases + run.queue.repairs(network))
         best = Model(
             agreed,
             run.weights,

@@ -88,7 +88,7 @@ def _collect(identity: Identity, draft: AgentState, exchange: Exchange, messages
     pieces: dict[int, Array] = {}
     widths = [len(columns) for columns in work.roles.network.columns]
     for message in messages:
-        origins = work.roles.below(work.roles.position_of[message.sender], exchange.step)
+        origins = work.roles.network.below(work.roles.position_of[message.sender], exchange.step)
         ends = np.cumsum([widths[origin] for origin in origins])
         table = message.values.reshape(-1, ends[-1])
         pieces |= dict(zip(origins, np.split(table, ends[:-1], axis=1), strict=True))
@@ -104,7 +104,7 @@ def _combine(
         roles = identity.roles(draft)
         received = {roles.position_of[message.sender]: message.values for message in messages}
         position = roles.position_of[identity.number]
-        values = identity.agreement.summation.combine(roles, position, now.kind, values, received)
+        values = identity.agreement.summation.combine(roles.network, position, now.kind, values, received)
     if now.decision and decision is not None and messages:
         decision = np.minimum.reduce([decision, *(message.decision for message in messages)])
     return replace(exchange, values=values, decision=decision)

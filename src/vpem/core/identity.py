@@ -151,7 +151,7 @@ class Identity:
             found = column_rounds(roles, position)
         else:
             found = self.agreement.summation.schedule(
-                roles, position, values=kind == "sum", decision=has_decision, audience=self.audience(state)
+                roles.network, position, values=kind == "sum", decision=has_decision, audience=self.audience(state)
             )
         numbers = roles.numbers
         return [
@@ -191,9 +191,9 @@ def check_columns(X: Any, agreement: Agreement) -> Table | None:
 
 def column_rounds(roles: Roles, position: int) -> list[Round]:
     """A party's part in pooling: in each round, hand on what came from below in the last one, its own first."""
-    path, found = roles.paths[position], []
-    for passed in range(roles.depth):
-        above = (path[-2],) if len(path) > 1 and roles.below(position, passed) else ()
-        below = tuple(child for child in roles.below(position, 1) if roles.below(child, passed))
+    path, found = roles.network.paths[position], []
+    for passed in range(roles.network.depth):
+        above = (path[-2],) if len(path) > 1 and roles.network.below(position, passed) else ()
+        below = tuple(child for child in roles.network.below(position, 1) if roles.network.below(child, passed))
         found.append(Round("columns", above, below, True, False))
     return found

@@ -129,7 +129,7 @@ class Inbox:
         if now.kind == "columns":
             roles = self.identity.work(state).roles
             step = exchange.step + header.round - state.round
-            origins = roles.below(roles.position_of[header.sender], step)
+            origins = roles.network.below(roles.position_of[header.sender], step)
             prediction = state.progress.prediction
             n_rows = roles.n_rows if prediction is None else prediction.n_rows
             return n_rows * sum(len(roles.network.columns[origin]) for origin in origins), 0

@@ -16,7 +16,7 @@ from vpem.core.mixture import Block, make_block
 Array = NDArray[np.float64]
 
 HUB_TIES = 0
-RESTART = 1
+START = 1
 """Purposes of the shared seed; see `shared_generator`."""
 
 KMEANS_TOL = 1e-4

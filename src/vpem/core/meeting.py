@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import networkx as nx
@@ -19,11 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.graph import diameter, hop_distances
-from vpem.core.hubs import Hub, relay_paths
 from vpem.core.initial import HUB_TIES, shared_generator
 from vpem.core.network import SERVER, Network, make_network
 from vpem.core.settings import Agreement
-from vpem.core.summation import Star
 from vpem.core.traffic import Sending, Traffic, make_traffic
 
 MOST_COLUMNS = 10_000
@@ -141,8 +139,6 @@ class Roles:
     numbers: tuple[int, ...]
     """Each position's agent."""
     network: Network
-    links: nx.Graph
-    """Between positions, those of a server among them."""
     n_rows: int
     agreement: Agreement
 
@@ -150,56 +146,6 @@ class Roles:
     def position_of(self) -> dict[int, int]:
         """Agent number to position."""
         return {number: position for position, number in enumerate(self.numbers)}
-
-    @cached_property
-    def diameter(self) -> int:
-        """Rounds that a flood takes."""
-        return diameter(self.links)
-
-    @cached_property
-    def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """Each position's neighbours, in ascending order."""
-        return tuple(tuple(sorted(self.links[position])) for position in range(len(self.numbers)))
-
-    @cached_property
-    def hub_of(self) -> tuple[int | None, ...]:
-        """Each position's hub, by number; none for a server."""
-        found: dict[int, int] = {
-            member: number for number, hub in enumerate(self.network.hubs) for member in hub.members
-        }
-        return tuple(found.get(position) for position in range(len(self.numbers)))
-
-    @cached_property
-    def paths(self) -> dict[int, list[int]]:
-        """From the root of its hub to each party."""
-        found: dict[int, list[int]] = {}
-        for hub in self.network.hubs:
-            found |= relay_paths(self.links, hub) if len(hub.members) > 1 else {hub.root: [hub.root]}
-        return found
-
-    @cached_property
-    def depth(self) -> int:
-        """Hops of the longest path."""
-        return max(len(path) for path in self.paths.values()) - 1
-
-    def is_root(self, position: int) -> bool:
-        """Whether an agent computes its hub's block."""
-        hub = self.hub_of[position]
-        return hub is not None and self.network.hubs[hub].root == position
-
-    def hub(self, position: int) -> Hub:
-        """A party's hub."""
-        number = self.hub_of[position]
-        assert number is not None, "a server has no hub"
-        return self.network.hubs[number]
-
-    def below(self, position: int, distance: int) -> list[int]:
-        """Members of the hub whose columns pass through a party, so many hops away from it; in ascending order."""
-        return sorted(
-            member
-            for member, path in self.paths.items()
-            if len(path) > distance and path[len(path) - 1 - distance] == position
-        )
 
 
 def find_roles(records: Iterable[Record], agreement: Agreement) -> Roles:
@@ -254,8 +200,8 @@ def _find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
                 )
             links.add_edge(positions[record.number], positions[neighbour])
     network = _find_network(parties, others, links, agreement)
-    roles = Roles(tuple(record.number for record in ordered), network, links, parties[0].n_rows, agreement)
-    for position, path in sorted(roles.paths.items()):
+    roles = Roles(tuple(record.number for record in ordered), network, parties[0].n_rows, agreement)
+    for position, path in sorted(network.paths.items()):
         if len(path) - 1 > ordered[position].most_hops:
             raise MeetingError(
                 f"party {ordered[position].name!r} refuses: its columns would travel {len(path) - 1} hops to "
@@ -272,7 +218,7 @@ def _find_network(parties: list[Record], others: list[Record], links: nx.Graph, 
         record.name: list(range(end - record.n_columns, end))
         for record, end in zip(parties, ends.tolist(), strict=True)
     }
-    is_star = isinstance(agreement.summation, Star)
+    is_star = agreement.summation.has_server
     if is_star:
         spokes = {(position, len(parties)) for position in range(len(parties))}
         if len(others) != 1 or {(min(link), max(link)) for link in links.edges} != spokes:
@@ -296,7 +242,7 @@ def _find_network(parties: list[Record], others: list[Record], links: nx.Graph, 
 
 def make_records(network: Network, n_rows: int, agreement_digest: str, most_hops: int) -> list[Record]:
     """The records of a network's agents, as the agents themselves would make them."""
-    links = _all_links(network)
+    links = network.links
     server = len(network.parties)
     return [
         Record(
@@ -314,7 +260,7 @@ def make_records(network: Network, n_rows: int, agreement_digest: str, most_hops
 
 def meeting_traffic(network: Network, n_rows: int, hops: int) -> Traffic:
     """What it costs that everybody gets everybody's record: in each round an agent hands on what it has learnt."""
-    links = _all_links(network)
+    links = network.links
     records = make_records(network, n_rows, "0" * 16, hops)
     agents, distances = list(links), hop_distances(links)
     n_rounds = int(distances.max())
@@ -325,10 +271,3 @@ def meeting_traffic(network: Network, n_rows: int, hops: int) -> Traffic:
             n_bytes = len(encode_records(learnt))
             sendings += [Sending(sender, receiver, 1, n_bytes) for receiver in links[sender]]
     return make_traffic(network.agents, sendings, n_rounds)
-
-
-def _all_links(network: Network) -> Any:
-    """Links between all agents, a star's server among them."""
-    if network.graph is not None:
-        return network.graph
-    return nx.star_graph([len(network.parties), *range(len(network.parties))])

@@ -48,17 +48,17 @@ class CollapsedComponentError(ValueError):
     component : int or None
         None: the block's columns have no covariance at all, whatever the component.
     party : object
-    restarts : int
-        How often the component was restarted in vain.
+    repairs : int
+        How often the component was repaired in vain.
     """
 
-    def __init__(self, component: int | None, party: object = None, restarts: int = 0):
+    def __init__(self, component: int | None, party: object = None, repairs: int = 0):
         self.component = component
         self.party = party
         self.traffic: Any = None
         where = "" if party is None else f" at party {party!r}"
         what = "no component can have a covariance" if component is None else f"component {component} has collapsed"
-        again = f" ({restarts} restarts did not help)" if restarts else ""
+        again = f" ({repairs} repairs did not help)" if repairs else ""
         super().__init__(
             f"{what}{where}{again}: expected a positive definite covariance, got one that is singular or not "
             "finite (too few distinct rows for the component, or columns that are constant, multiples of each other "

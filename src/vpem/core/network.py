@@ -13,7 +13,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.hubs import Hub, find_hubs
+from vpem.core.graph import diameter
+from vpem.core.hubs import Hub, find_hubs, relay_paths
 
 SERVER = "server"
 """Name of the agent without columns that adds in a star."""
@@ -45,6 +46,61 @@ class Network:
     def agents(self) -> tuple[Hashable, ...]:
         """The parties and, in a star, the server after them."""
         return self.parties if self.graph is not None else (*self.parties, SERVER)
+
+    @cached_property
+    def links(self) -> nx.Graph:
+        """Links between all agents, a star's server among them."""
+        if self.graph is not None:
+            return self.graph
+        return nx.star_graph([len(self.parties), *range(len(self.parties))])
+
+    @cached_property
+    def diameter(self) -> int:
+        """Rounds that a broadcast takes."""
+        return diameter(self.links)
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """Each agent's neighbours, in ascending order."""
+        return tuple(tuple(sorted(self.links[agent])) for agent in range(len(self.agents)))
+
+    @cached_property
+    def hub_of(self) -> tuple[int | None, ...]:
+        """Each agent's hub, by number; none for a server."""
+        found = {member: number for number, hub in enumerate(self.hubs) for member in hub.members}
+        return tuple(found.get(agent) for agent in range(len(self.agents)))
+
+    @cached_property
+    def paths(self) -> dict[int, list[int]]:
+        """From the root of its hub to each party."""
+        found: dict[int, list[int]] = {}
+        for hub in self.hubs:
+            found |= relay_paths(self.links, hub) if len(hub.members) > 1 else {hub.root: [hub.root]}
+        return found
+
+    @cached_property
+    def depth(self) -> int:
+        """Hops of the longest path."""
+        return max(len(path) for path in self.paths.values()) - 1
+
+    def is_root(self, agent: int) -> bool:
+        """Whether an agent computes its hub's block."""
+        hub = self.hub_of[agent]
+        return hub is not None and self.hubs[hub].root == agent
+
+    def hub(self, agent: int) -> Hub:
+        """A party's hub."""
+        number = self.hub_of[agent]
+        assert number is not None, "a server has no hub"
+        return self.hubs[number]
+
+    def below(self, agent: int, distance: int) -> list[int]:
+        """Members of the hub whose columns pass through a party, so many hops away from it; in ascending order."""
+        return sorted(
+            member
+            for member, path in self.paths.items()
+            if len(path) > distance and path[len(path) - 1 - distance] == agent
+        )
 
     @cached_property
     def block_columns(self) -> tuple[NDArray[np.intp], ...]:

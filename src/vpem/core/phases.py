@@ -91,7 +91,7 @@ AFTER_DONE = ("new columns", "predict")
 def settle(work: Work, progress: Progress) -> Progress:
     """Go on to a phase with an exchange: what lies between is an agent's own work."""
     if progress.phase == "begin":
-        if work.roles.depth > 0:
+        if work.roles.network.depth > 0:
             return replace(progress, phase="pool")
         progress = replace(progress, phase="start")
     return begin_start(work, progress) if progress.phase == "start" else progress

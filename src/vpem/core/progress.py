@@ -17,7 +17,7 @@ from vpem.core.batches import Kept
 from vpem.core.meeting import Record
 from vpem.core.message import Message
 from vpem.core.mixture import Block
-from vpem.core.repair import Case, Ward
+from vpem.core.repair import Case, RepairQueue
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -66,9 +66,9 @@ class Run:
     """Iterations that are finished."""
     history: tuple[float, ...] = ()
     """Log-likelihood (with batches: free energy) per row of each."""
-    ward: Ward = field(default_factory=Ward)
+    queue: RepairQueue = field(default_factory=RepairQueue)
     start_cases: tuple[Case, ...] = ()
-    treated: bool = False
+    repaired: bool = False
     """Whether a component was restarted after the last iteration."""
     agreed: tuple[float, ...] = ()
     """Lower bounds of the last iterations, of the root that sees the smallest."""
@@ -104,7 +104,7 @@ class Model:
     history: tuple[float, ...]
     converged: bool
     start: int
-    """Number of the restart that it comes from."""
+    """Number of the start that it comes from."""
     repairs: tuple[tuple[int, int, str, str, bool], ...]
     """The fields of `vpem.core.repair.Repair`."""
 
@@ -134,7 +134,7 @@ class Progress:
     phase: str = "begin"
     """What comes next; one of `vpem.core.phases.PHASES`."""
     start: int = 0
-    """Number of the restart."""
+    """Number of the start."""
     clustering: Clustering | None = None
     run: Run | None = None
     best: Model | None = None

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 STARVED_COUNT = 1e-3
 """A component with less than this of a row, in all, is starved."""
 
-MOST_RESTARTS = 3
+MOST_REPAIRS = 3
 """How often a component is restarted; then it is left as it is if it starves, and an error if it collapses."""
 
 
@@ -60,19 +60,19 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ward:
-    """Which components wait for a restart, and which have had one: the same for all agents."""
+class RepairQueue:
+    """Which components wait for a repair, and which have had one: the same for all agents."""
 
     waiting: tuple[Case, ...] = ()
     restarted: tuple[Case, ...] = ()
-    most_restarts: float = MOST_RESTARTS
+    most_repairs: float = MOST_REPAIRS
 
-    def n_restarts(self, component: int) -> int:
+    def n_repairs(self, component: int) -> int:
         """How often a component has been restarted."""
         return sum(case.component == component for case in self.restarted)
 
-    def diagnose(
-        self, counts: Array, collapsed: Collection[int], treated: Collection[int], hub: int, n_hubs: int
+    def find_broken(
+        self, counts: Array, collapsed: Collection[int], repaired: Collection[int], hub: int, n_hubs: int
     ) -> Array:
         """What one root finds broken after its M-step; the smallest findings of all roots count.
 
@@ -82,7 +82,7 @@ class Ward:
             Sums of its responsibilities.
         collapsed : collection of int
             Components that kept their parameters in its M-step.
-        treated : collection of int
+        repaired : collection of int
             Components that were restarted just now.
         hub, n_hubs : int
             Its number, and how many there are.
@@ -93,15 +93,15 @@ class Ward:
             `Case.finding`; infinity if nothing is wrong.
         """
         findings = np.full(len(counts), math.inf)
-        for component in set(range(len(counts))) - set(treated):
+        for component in set(range(len(counts))) - set(repaired):
             if component in collapsed:
                 findings[component] = hub
-            elif counts[component] < STARVED_COUNT and self.n_restarts(component) < self.most_restarts:
+            elif counts[component] < STARVED_COUNT and self.n_repairs(component) < self.most_repairs:
                 findings[component] = n_hubs + hub
         return findings
 
-    def admit(self, iteration: int, findings: Array, network: Network) -> Ward:
-        """Let broken components wait for their restart.
+    def enqueue(self, iteration: int, findings: Array, network: Network) -> RepairQueue:
+        """Let broken components wait for their repair.
 
         Parameters
         ----------
@@ -114,13 +114,13 @@ class Ward:
         Raises
         ------
         CollapsedComponentError
-            If a component has collapsed again after its last restart.
+            If a component has collapsed again after its last repair.
         """
         waiting = {case.component: case for case in make_cases(iteration, findings)}
         for component, case in waiting.items():
-            restarts = self.n_restarts(component)
-            if case.finding < len(network.hubs) and restarts >= self.most_restarts:
-                raise CollapsedComponentError(component, case.party(network), restarts)
+            repairs = self.n_repairs(component)
+            if case.finding < len(network.hubs) and repairs >= self.most_repairs:
+                raise CollapsedComponentError(component, case.party(network), repairs)
         waiting |= {case.component: case for case in self.waiting}
         return replace(self, waiting=tuple(waiting[component] for component in sorted(waiting)))
 
@@ -128,11 +128,11 @@ class Ward:
         """Rows to put waiting components on, perhaps fewer than wait; a row that was tried before comes last."""
         return np.roll(worst_rows, -len(self.restarted))[: len(self.waiting)]
 
-    def discharge(self, n_cases: int) -> tuple[Ward, list[int]]:
+    def take(self, n_cases: int) -> tuple[RepairQueue, list[int]]:
         """Restart the first that wait; returns their components too."""
         now = self.waiting[:n_cases]
-        ward = replace(self, waiting=self.waiting[n_cases:], restarted=self.restarted + now)
-        return ward, [case.component for case in now]
+        queue = replace(self, waiting=self.waiting[n_cases:], restarted=self.restarted + now)
+        return queue, [case.component for case in now]
 
     def repairs(self, network: Network) -> tuple[Repair, ...]:
         """What was restarted, and what was still waiting for it in the end."""
@@ -145,7 +145,7 @@ def make_cases(iteration: int, findings: Array) -> list[Case]:
     return [Case(iteration, int(k), int(findings[k])) for k in np.flatnonzero(np.isfinite(findings))]
 
 
-def restart_weights(weights: Array, components: Sequence[int]) -> Array:
+def repair_weights(weights: Array, components: Sequence[int]) -> Array:
     """Weights (..., n_components) in which some components have an average one."""
     n_components = weights.shape[-1]
     weights = weights.copy()
@@ -156,7 +156,7 @@ def restart_weights(weights: Array, components: Sequence[int]) -> Array:
     return make_weights(weights)
 
 
-def restart_block(block: Block, components: Sequence[int], means: Array, everything: Block) -> Block:
+def repair_block(block: Block, components: Sequence[int], means: Array, everything: Block) -> Block:
     """Put some components on some rows, with the block's overall covariance.
 
     Parameters

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from vpem.core.covariances import CovarianceRule
-from vpem.core.summation import Star, Summation
+from vpem.core.summation import Summation
 
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 
@@ -61,7 +61,7 @@ class Agreement:
                 f"{self.n_init}, {self.batch_size} and {self.hops}"
             )
 
-        if self.audience is not None and not isinstance(self.summation, Star):
+        if self.audience is not None and not self.summation.has_server:
             raise ValueError("expected no audience without a server: whoever takes part in consensus sees the sum")
 
     @property

@@ -15,7 +15,7 @@ from vpem.core.initial import (
     KMEANS_MAX_ITER,
     KMEANS_TOL,
     PATIENCE,
-    RESTART,
+    START,
     around,
     draw_candidates,
     movement_limit,
@@ -27,7 +27,6 @@ from vpem.core.initial import (
 from vpem.core.mixture import make_weights
 from vpem.core.overall import shared_statistics
 from vpem.core.progress import Array, Clustering, Integers, Progress, pack_generator, unpack_generator
-from vpem.core.summation import Star
 from vpem.core.work import Offer, Outcome, StudyError, Work, row_numbers
 
 
@@ -42,9 +41,9 @@ def absorb_columns(_: Work, progress: Progress, __: Outcome) -> Progress:
 
 
 def begin_start(work: Work, progress: Progress) -> Progress:
-    """Begin the restart whose number it is."""
+    """Begin the start whose number it is."""
     kind, n_components = work.roles.agreement.init_params, work.settings.n_components
-    generator = shared_generator(work.roles.agreement.seed, RESTART, progress.start)
+    generator = shared_generator(work.roles.agreement.seed, START, progress.start)
     n_rows = work.roles.n_rows
     if kind in ("kmeans", "k-means++"):
         picked = random_rows(generator, n_rows, 1).astype(np.int64)
@@ -195,7 +194,7 @@ def absorb_weights(work: Work, progress: Progress, outcome: Outcome) -> Progress
 
 def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
     clustering = _clustering(progress)
-    all_see_the_same = isinstance(work.roles.agreement.summation, Star) or len(work.roles.network.hubs) == 1
+    all_see_the_same = work.roles.agreement.summation.is_common or len(work.roles.network.hubs) == 1
     if clustering.centres is None:
         return begin_run(work, progress, None, None) if all_see_the_same else replace(progress, phase="weights")
     before = around(clustering.centres, work.overall.blocks[0], work.settings.covariance_type)

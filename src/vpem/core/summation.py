@@ -15,18 +15,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.graph import diameter, laplacian_weights, metropolis_weights
+from vpem.core.graph import laplacian_weights, metropolis_weights
 from vpem.core.network import Network
-from vpem.core.traffic import Sending, Traffic, exchange_traffic, make_traffic, spread_traffic
-
-if TYPE_CHECKING:
-    from vpem.core.meeting import Roles
+from vpem.core.traffic import Sending, Traffic, make_traffic
 
 Array = NDArray[np.float64]
 
@@ -90,21 +88,23 @@ class Adder(Protocol):
 class Summation(Protocol):
     """How a network adds."""
 
+    @property
+    def has_server(self) -> bool:
+        """Whether an agent without columns adds for all: the network is a star."""
+
+    @property
+    def is_common(self) -> bool:
+        """Whether all agents get the same result of a sum, to the bit."""
+
     def check(self, network: Network) -> None:
         """Raise ValueError if this network cannot add this way."""
 
     def adder(self, network: Network) -> Adder:
         """Matrix face: a new series of sums."""
 
-    def sum_traffic(self, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
-        """Traffic of one sum of `value_bytes` per agent, on which a decision rides."""
-
-    def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
-        """Traffic of a decision that has no sum to ride on."""
-
     def schedule(
         self,
-        roles: Roles,
+        network: Network,
         position: int,
         *,
         values: bool,
@@ -113,11 +113,11 @@ class Summation(Protocol):
     ) -> list[Round]:
         """Message face: one agent's rounds of a sum, a decision or both; only the audience needs the sum."""
 
-    def begin(self, roles: Roles, position: int, term: Array) -> Array:
+    def begin(self, network: Network, position: int, term: Array) -> Array:
         """What a root begins a sum with."""
 
     def combine(
-        self, roles: Roles, position: int, kind: str, values: Array | None, received: Mapping[int, Array]
+        self, network: Network, position: int, kind: str, values: Array | None, received: Mapping[int, Array]
     ) -> Array | None:
         """What an agent has after a round, from its own values (if any) and those that it got, in senders' order."""
 
@@ -194,6 +194,9 @@ def linear_adder(matrix: Array) -> LinearAdder:
 class Star:
     """A server adds the parties' terms and returns the exact sum (Algorithm 1)."""
 
+    has_server: ClassVar[bool] = True
+    is_common: ClassVar[bool] = True
+
     def check(self, network: Network) -> None:
         """Raise ValueError if there is no server."""
         if network.graph is not None:
@@ -206,21 +209,9 @@ class Star:
         """Exact sum, one view for all."""
         return exact_adder(len(network.hubs))
 
-    def sum_traffic(self, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
-        """Each party sends its terms up and gets the sum back: two rounds."""
-        server, n_bytes = len(network.parties), value_bytes + decision_bytes
-        sendings = [
-            Sending(*ends, 1, n_bytes) for party in range(server) for ends in ((party, server), (server, party))
-        ]
-        return make_traffic(network.agents, sendings, 2)
-
-    def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
-        """Up and down again, as with a sum."""
-        return self.sum_traffic(network, 0, decision_bytes)
-
     def schedule(
         self,
-        roles: Roles,
+        network: Network,
         position: int,
         *,
         values: bool,
@@ -228,7 +219,7 @@ class Star:
         audience: frozenset[int] | None = None,
     ) -> list[Round]:
         """Up to the server and down again."""
-        kind, server = "sum" if values else "flood", len(roles.network.parties)
+        kind, server = "sum" if values else "flood", len(network.parties)
         parties = tuple(range(server))
         if position == server:
             spared = frozenset() if audience is None else frozenset(parties) - audience
@@ -236,13 +227,13 @@ class Star:
         hears = values and (audience is None or position in audience)
         return [Round(kind, (server,), (), values, decision), Round(kind, (), (server,), hears, decision)]
 
-    def begin(self, roles: Roles, position: int, term: Array) -> Array:  # noqa: ARG002 (a party's own term)
+    def begin(self, network: Network, position: int, term: Array) -> Array:  # noqa: ARG002 (a party's own term)
         """The term as it is."""
         return term
 
     def combine(
         self,
-        roles: Roles,
+        network: Network,
         position: int,
         kind: str,  # noqa: ARG002 (up or down: whoever gets something knows)
         values: Array | None,
@@ -251,7 +242,7 @@ class Star:
         """The server adds; the parties take its sum."""
         if not received:
             return values
-        if position == len(roles.network.parties):
+        if position == len(network.parties):
             return add_in_order(received.values())
         (total,) = received.values()
         return total
@@ -277,6 +268,8 @@ class Consensus:
     rounds: int = 100
     weights: str = "metropolis"
     alpha: float | None = None
+    has_server: ClassVar[bool] = False
+    is_common: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.rounds, Integral) or isinstance(self.rounds, bool) or self.rounds < 1:
@@ -319,23 +312,9 @@ class Consensus:
         )
         return linear_adder(matrix)
 
-    def sum_traffic(self, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
-        """Terms from root to leaves, then every message over every link in every round."""
-        rounds = int(self.rounds)
-        traffic = spread_traffic(network, value_bytes)
-        traffic += exchange_traffic(network, rounds, value_bytes + decision_bytes)
-        missing = diameter(network.graph) - rounds
-        if decision_bytes and missing > 0:
-            traffic += exchange_traffic(network, missing, decision_bytes)
-        return traffic
-
-    def flood_traffic(self, network: Network, decision_bytes: int) -> Traffic:
-        """As many rounds as the network is wide."""
-        return exchange_traffic(network, diameter(network.graph), decision_bytes)
-
     def schedule(
         self,
-        roles: Roles,
+        network: Network,
         position: int,
         *,
         values: bool,
@@ -343,27 +322,27 @@ class Consensus:
         audience: frozenset[int] | None = None,  # noqa: ARG002 (who takes part sees the sum)
     ) -> list[Round]:
         """Down the hub's tree, then as many rounds of averaging as agreed, then what the decision still lacks."""
-        neighbours, found = roles.neighbours[position], []
+        neighbours, found = network.neighbours[position], []
         if not neighbours:
             return []
         n_rounds = 0
         if values:
-            path, n_rounds = roles.paths[position], int(self.rounds)
-            for passed in range(roles.depth):
-                below = tuple(roles.below(position, 1)) if len(path) - 1 == passed else ()
+            path, n_rounds = network.paths[position], int(self.rounds)
+            for passed in range(network.depth):
+                below = tuple(network.below(position, 1)) if len(path) - 1 == passed else ()
                 above = (path[-2],) if len(path) - 2 == passed else ()
                 found.append(Round("terms", below, above, True, False))
             found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
         if decision:
-            found += max(0, roles.diameter - n_rounds) * [Round("flood", neighbours, neighbours, False, True)]
+            found += max(0, network.diameter - n_rounds) * [Round("flood", neighbours, neighbours, False, True)]
         return found
 
-    def begin(self, roles: Roles, position: int, term: Array) -> Array:
+    def begin(self, network: Network, position: int, term: Array) -> Array:
         """The hub's term, so that the average over its members and all others is the sum over hubs."""
-        return term * (len(roles.network.parties) / len(roles.hub(position).members))
+        return term * (len(network.parties) / len(network.hub(position).members))
 
     def combine(
-        self, roles: Roles, position: int, kind: str, values: Array | None, received: Mapping[int, Array]
+        self, network: Network, position: int, kind: str, values: Array | None, received: Mapping[int, Array]
     ) -> Array | None:
         """The root's terms as they are; averages by the agent's own row of weights."""
         if not received:
@@ -372,7 +351,7 @@ class Consensus:
             (term,) = received.values()
             return term
         assert values is not None, "averaging begins when everybody has a term"
-        weights = _mixing_matrix(self, roles.network)[position]
+        weights = _mixing_matrix(self, network)[position]
         return add_in_order([weights[position] * values, *(weights[peer] * own for peer, own in received.items())])
 
 
@@ -388,3 +367,29 @@ def add_in_order(terms: Iterable[Array]) -> Array:
     for term in others:
         total += term
     return total
+
+
+def sum_traffic(summation: Summation, network: Network, value_bytes: int, decision_bytes: int) -> Traffic:
+    """Traffic of one sum of `value_bytes` per agent, on which a decision rides; from the agents' schedules."""
+    return _schedule_traffic(summation, network, value_bytes, decision_bytes, values=True)
+
+
+def flood_traffic(summation: Summation, network: Network, decision_bytes: int) -> Traffic:
+    """Traffic of a decision that has no sum to ride on."""
+    return _schedule_traffic(summation, network, 0, decision_bytes, values=False)
+
+
+def _schedule_traffic(
+    summation: Summation, network: Network, value_bytes: int, decision_bytes: int, *, values: bool
+) -> Traffic:
+    sendings, n_rounds = [], 0
+    for sender in range(len(network.agents)):
+        schedule = summation.schedule(network, sender, values=values, decision=decision_bytes > 0)
+        n_rounds = max(n_rounds, len(schedule))
+        for _, group in groupby(schedule, key=id):  # many rounds are one and the same
+            part, *others = group
+            times = 1 + len(others)
+            for receiver in part.receivers:
+                n_bytes = value_bytes * (part.values and receiver not in part.spared) + decision_bytes * part.decision
+                sendings.append(Sending(sender, receiver, times, times * n_bytes))
+    return make_traffic(network.agents, sendings, n_rounds)

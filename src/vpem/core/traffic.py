@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.hubs import relay_paths
 from vpem.core.message import OVERHEAD_BYTES
 from vpem.core.network import Network
 
@@ -85,36 +84,14 @@ def make_traffic(agents: tuple[Hashable, ...], sendings: Iterable[Sending] = (),
     return Traffic(agents, table, rounds)
 
 
-def exchange_traffic(network: Network, rounds: int, n_bytes: int) -> Traffic:
-    """Every agent sends `n_bytes` to every neighbour, in each of some rounds."""
-    links = network.graph.edges if network.graph is not None else ()
-    rounds = rounds if links else 0
-    sendings = [
-        Sending(sender, receiver, rounds, rounds * n_bytes)
-        for one, other in links
-        for sender, receiver in ((one, other), (other, one))
-    ]
-    return make_traffic(network.agents, sendings, rounds)
-
-
-def spread_traffic(network: Network, n_bytes: int) -> Traffic:
-    """Every root sends one term of `n_bytes` to its leaves; on its way each link of the tree carries it once."""
-    sendings, depth = [], 0
-    for hub in network.hubs:
-        if len(hub.members) > 1:
-            paths = relay_paths(network.graph, hub).values()
-            sendings += [Sending(path[-2], path[-1], 1, n_bytes) for path in paths if len(path) > 1]
-            depth = max(depth, *(len(path) - 1 for path in paths))
-    return make_traffic(network.agents, sendings, depth)
-
-
 def pooling_traffic(network: Network, n_samples: int) -> Traffic:
     """Every leaf sends its columns to its root, once; relays hand them on, what came in one round in one message."""
     widths: Counter[tuple[int, int, int]] = Counter()
     depth = 0
     for hub in network.hubs:
         if len(hub.members) > 1:
-            for leaf, path in relay_paths(network.graph, hub).items():
+            for leaf in hub.members:
+                path = network.paths[leaf]
                 for passed, (sender, receiver) in enumerate(pairwise(reversed(path))):
                     widths[sender, receiver, passed] += len(network.columns[leaf])
                 depth = max(depth, len(path) - 1)

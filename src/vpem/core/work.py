@@ -83,12 +83,12 @@ class Work:
     @cached_property
     def is_root(self) -> bool:
         """Whether it has a block."""
-        return self.roles.is_root(self.position)
+        return self.roles.network.is_root(self.position)
 
     @property
     def hub(self) -> int:
         """Number of its hub."""
-        hub = self.roles.hub_of[self.position]
+        hub = self.roles.network.hub_of[self.position]
         assert hub is not None, "a server has no hub"
         return hub
 

@@ -64,7 +64,7 @@ def fit_with_agents(
         weights.append(model.weights)
         histories.append(model.history)
         blocks.append(model.block)
-    if network.graph is None:  # one view for all
+    if agreement.summation.is_common:  # one view for all
         weights, histories = weights[:1], histories[:1]
     names = {str(party): party for party in network.parties}
     root = transport.agents[first]

@@ -143,7 +143,7 @@ def build_network(
     if summation is None:
         summation = Star() if network.graph is None else Consensus(rounds=100, weights="metropolis")
     if isinstance(summation, type) or not all(
-        hasattr(summation, needed) for needed in ("check", "adder", "sum_traffic", "flood_traffic")
+        hasattr(summation, needed) for needed in ("check", "adder", "schedule")
     ):
         raise TypeError(f"expected summation to be None, Star() or Consensus(...), got {summation!r}")
     summation.check(network)

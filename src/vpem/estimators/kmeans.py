@@ -11,11 +11,11 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vpem.core.initial import RESTART, shared_generator
+from vpem.core.initial import START, shared_generator
 from vpem.core.kernels import add_row_distances
 from vpem.core.meeting import meeting_traffic
 from vpem.core.rows import Table, row_chunks
-from vpem.core.summation import Summation
+from vpem.core.summation import Summation, flood_traffic
 from vpem.core.traffic import FLOAT_BYTES
 from vpem.estimators import checks
 from vpem.simulation.kmeans import assign, kmeans
@@ -119,15 +119,15 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
                 problem,
                 n_clusters,
                 init,
-                shared_generator(seed, RESTART, restart),
+                shared_generator(seed, START, number),
                 max_iter=max_iter,
                 tol=tol,
             )
-            for restart in range(n_init)
+            for number in range(n_init)
         ]
         self.traffic_ = sum((fit.traffic for fit in fits), meeting_traffic(network, len(table), 0))
         if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
-            self.traffic_ += summation.flood_traffic(network, FLOAT_BYTES) * n_init
+            self.traffic_ += flood_traffic(summation, network, FLOAT_BYTES) * n_init
         adder = summation.adder(network)
         best = fits[0]
         if n_init > 1:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from vpem.core.covariances import STRUCTURES
-from vpem.core.initial import RESTART, shared_generator
+from vpem.core.initial import START, shared_generator
 from vpem.core.meeting import meeting_traffic
 from vpem.core.mixture import CollapsedComponentError, make_block
 from vpem.core.network import Network
@@ -267,12 +267,12 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         traffic = meeting_traffic(network, len(table), int(self.hops)) + pooling_traffic(network, len(table))
         best: tuple[MixtureFit, Start] | None = None
         failure: CollapsedComponentError | None = None
-        for restart in range(1 if goes_on else n_init):
-            progress.start(restart)
+        for number in range(1 if goes_on else n_init):
+            progress.start(number)
             if goes_on:
                 start = Start(self._mixture, make_traffic(network.agents))
             else:
-                start = self._start(problem, settings, seed, restart)
+                start = self._start(problem, settings, seed, number)
             traffic += start.traffic
             watch: dict[str, Any] = {
                 "batch_size": batch_size,
@@ -400,21 +400,21 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             )
         return network, summation, seed
 
-    def _start(self, problem: Problem, settings: Settings, seed: int, restart: int) -> Start:
-        """Starting point of one restart: what the user gave, and for the rest what `init_params` finds."""
+    def _start(self, problem: Problem, settings: Settings, seed: int, number: int) -> Start:
+        """Starting point of one start: what the user gave, and for the rest what `init_params` finds."""
         network, given = problem.network, self._given(problem.network, settings)
         kind = self._init_params()
         if given and given[0].is_complete:
             found = Start(Mixture(np.empty((1, 0)), ()), make_traffic(network.agents))
         else:
-            found = make_start(problem, settings, kind, shared_generator(seed, RESTART, restart))
+            found = make_start(problem, settings, kind, shared_generator(seed, START, number))
         if not given:
             return found
         weights = found.mixture.weights if given[0].weights is None else given[0].weights[None]
         blocks = []
-        for number, own in enumerate(given):
-            means = found.mixture.blocks[number].means if own.means is None else own.means
-            covariances = found.mixture.blocks[number].covariances if own.covariances is None else own.covariances
+        for block, own in enumerate(given):
+            means = found.mixture.blocks[block].means if own.means is None else own.means
+            covariances = found.mixture.blocks[block].covariances if own.covariances is None else own.covariances
             blocks.append(make_block(means, covariances))
         return Start(Mixture(weights, tuple(blocks)), found.traffic, found.repairs)
 

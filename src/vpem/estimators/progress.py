@@ -15,7 +15,7 @@ class Progress:
     def __init__(self, verbose: int, callback: Callback | None = None):
         self.verbose, self.callback = int(verbose), callback
         self.stopped = False
-        self.restart = 0
+        self.n_start = 0
         self.last: float | None = None
 
     def note(self, text: str) -> None:
@@ -32,20 +32,20 @@ class Progress:
         if seconds > 1:
             self.note(f"{what} took {seconds:.0f} s")
 
-    def start(self, restart: int) -> None:
+    def start(self, number: int) -> None:
         """Begin a run from a new start."""
-        self.restart, self.last = restart + 1, None
+        self.n_start, self.last = number + 1, None
 
     def iteration(self, number: int, lower_bound: float) -> bool:
         """Note an iteration's log-likelihood per row; whether the fit is to end here."""
         if self.verbose > 1:
             change = "" if self.last is None else f", change {lower_bound - self.last:+.6f}"
             print(
-                f"start {self.restart}, iteration {number}: log-likelihood {lower_bound:.6f}{change}",
+                f"start {self.n_start}, iteration {number}: log-likelihood {lower_bound:.6f}{change}",
                 flush=True,
             )
         self.last = lower_bound
-        if self.callback is not None and self.callback(self.restart, number, lower_bound):
+        if self.callback is not None and self.callback(self.n_start, number, lower_bound):
             self.stopped = True
         return self.stopped
 
@@ -55,11 +55,11 @@ class Progress:
             outcome = "converged" if converged else "did not converge"
             repairs = f", {n_repairs} components repaired" if n_repairs else ""
             print(
-                f"start {self.restart} {outcome} in {n_iter} iterations: log-likelihood {self.last:.6f}{repairs}",
+                f"start {self.n_start} {outcome} in {n_iter} iterations: log-likelihood {self.last:.6f}{repairs}",
                 flush=True,
             )
 
     def fail(self, error: Exception) -> None:
         """Close a run that came to nothing."""
         if self.verbose > 0:
-            print(f"start {self.restart} failed: {error}", flush=True)
+            print(f"start {self.n_start} failed: {error}", flush=True)

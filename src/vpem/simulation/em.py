@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +17,11 @@ from vpem.core.mixture import Block, Statistics, careful_m_steps, make_weights, 
 from vpem.core.repair import Repair
 from vpem.core.settings import Settings
 from vpem.core.stopping import comparable_bound, has_converged
-from vpem.core.summation import Adder, exact_adder
+from vpem.core.summation import Adder, exact_adder, sum_traffic
 from vpem.core.sweep import Sums, em_pass, lowest
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Mixture, Problem, adder_for
-from vpem.simulation.repair import Infirmary
+from vpem.simulation.repair import Repairer
 from vpem.simulation.sweep import sweep
 
 Array = NDArray[np.float64]
@@ -141,7 +142,7 @@ def em(
     n_samples = len(problem.X)
     batches = batch_slices(n_samples, batch_size or n_samples)
     adder, scalar_adder = (adder_for(problem, start) for _ in range(2))
-    infirmary = Infirmary(problem)
+    repairer = Repairer(problem)
     history = [] if before is None else [before]
     n_before = len(history)
     one_pass = pass_traffic(problem, settings, batches, has_energy=batch_size is not None)
@@ -174,8 +175,8 @@ def em(
             worst = lowest(scores, rows)
         assert earlier is not None, "a table has rows"
         history.append(energy / n_present(earlier.counts))
-        with infirmary.counting(one_pass * (iteration + 1)):  # the last one tells all
-            mixture, sound = infirmary.visit(
+        with repairer.counting(one_pass * (iteration + 1)):  # the last one tells all
+            mixture, sound = repairer.visit(
                 iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst[1]
             )
         fresh = not sound
@@ -183,8 +184,8 @@ def em(
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
     lower_bounds = tuple(history[n_before:])
-    traffic = one_pass * (len(lower_bounds) + 1) + infirmary.traffic
-    return MixtureFit(mixture, lower_bounds, converged, infirmary.all_repairs(), traffic)
+    traffic = one_pass * (len(lower_bounds) + 1) + repairer.traffic
+    return MixtureFit(mixture, lower_bounds, converged, repairer.all_repairs(), traffic)
 
 
 def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice], *, has_energy: bool) -> Traffic:
@@ -193,13 +194,13 @@ def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice],
     The last pass's decisions ride on the first sum, as an agent that stops must not update after it. The number is
     for the free energy, and rides on the last sum.
     """
-    traffic = make_traffic(problem.network.agents)
+    sizes: Counter[tuple[int, int]] = Counter()
     for number, batch in enumerate(batches):
         is_first, is_last = number == 0, number == len(batches) - 1
         value_bytes = FLOAT_BYTES * ((batch.stop - batch.start) * settings.n_components + (has_energy and is_last))
-        decision_bytes = FLOAT_BYTES * settings.n_decisions * is_first
-        traffic += problem.summation.sum_traffic(problem.network, value_bytes, decision_bytes)
-    return traffic
+        sizes[value_bytes, FLOAT_BYTES * settings.n_decisions * is_first] += 1
+    parts = (sum_traffic(problem.summation, problem.network, *size) * times for size, times in sizes.items())
+    return sum(parts, make_traffic(problem.network.agents))
 
 
 def visit(

@@ -16,7 +16,7 @@ from vpem.core.initial import (
     random_rows,
 )
 from vpem.core.packed import Densities, Distances
-from vpem.core.summation import Adder
+from vpem.core.summation import Adder, flood_traffic, sum_traffic
 from vpem.core.sweep import Sums, kmeans_pass
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Problem
@@ -93,7 +93,7 @@ def kmeans(
         centres, converged = moved, bool(settled.all())
         ended = bool((settled | (since_lowest >= PATIENCE)[adder.view_of_hub]).all())
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
-    one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_clusters, FLOAT_BYTES)
+    one_sum = sum_traffic(summation, network, FLOAT_BYTES * len(X) * n_clusters, FLOAT_BYTES)
     return KMeansFit(tuple(centres), n_iter, converged, traffic + one_sum * (n_iter + 1))
 
 
@@ -137,13 +137,13 @@ def plus_plus_centres(problem: Problem, n_clusters: int, rng: np.random.Generato
     n_tries = n_candidates(n_clusters)
     adder = summation.adder(network)
     picked = random_rows(rng, len(X), 1)
-    flood = summation.flood_traffic(network, FLOAT_BYTES * (n_tries + 1))
+    flood = flood_traffic(summation, network, FLOAT_BYTES * (n_tries + 1))
     traffic = make_traffic(network.agents)
     closest = np.full(len(X), np.inf)
     if n_clusters > 1:
-        traffic += summation.sum_traffic(network, FLOAT_BYTES * len(X), 0)
+        traffic += sum_traffic(summation, network, FLOAT_BYTES * len(X), 0)
         # One flood before each centre's sum, and one for the last pick.
-        one_sum = summation.sum_traffic(network, FLOAT_BYTES * len(X) * n_tries, 0)
+        one_sum = sum_traffic(summation, network, FLOAT_BYTES * len(X) * n_tries, 0)
         traffic += (flood + one_sum) * (n_clusters - 1) + flood
     while len(picked) < n_clusters:
         for rows, distances in distances_seen_first(problem, adder, picked[-1:]):

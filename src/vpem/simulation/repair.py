@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.mixture import CollapsedComponentError
-from vpem.core.repair import MOST_RESTARTS, Repair, Ward, restart_block, restart_weights
+from vpem.core.repair import MOST_REPAIRS, Repair, RepairQueue, repair_block, repair_weights
+from vpem.core.summation import flood_traffic
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Mixture, Problem
 
 Array = NDArray[np.float64]
 
 
-class Infirmary:
-    """Finds components that cannot go on and restarts them, as agreed by the whole network."""
+class Repairer:
+    """Finds components that cannot go on and repairs them, as agreed by the whole network."""
 
-    def __init__(self, problem: Problem, ward: Ward | None = None):
+    def __init__(self, problem: Problem, queue: RepairQueue | None = None):
         self.problem = problem
-        self.ward = Ward(most_restarts=MOST_RESTARTS) if ward is None else ward
+        self.queue = RepairQueue(most_repairs=MOST_REPAIRS) if queue is None else queue
         self.traffic = make_traffic(problem.network.agents)
 
     def visit(
@@ -55,26 +56,26 @@ class Infirmary:
             Whether nothing was, or is to be, restarted.
         """
         problem, network = self.problem, self.problem.network
-        treated: list[int] = []
-        if self.ward.waiting:
-            n_bytes = FLOAT_BYTES * len(self.ward.waiting)
-            self.traffic += problem.summation.flood_traffic(network, n_bytes)
-            rows = self.ward.choose(worst_rows)
-            self.ward, treated = self.ward.discharge(len(rows))
-            mixture = restart(problem, mixture, treated, rows)
+        repaired: list[int] = []
+        if self.queue.waiting:
+            n_bytes = FLOAT_BYTES * len(self.queue.waiting)
+            self.traffic += flood_traffic(problem.summation, network, n_bytes)
+            rows = self.queue.choose(worst_rows)
+            self.queue, repaired = self.queue.take(len(rows))
+            mixture = repair_mixture(problem, mixture, repaired, rows)
         findings = np.min(
             [
-                self.ward.diagnose(counts[view], collapsed[hub], treated, hub, len(network.hubs))
+                self.queue.find_broken(counts[view], collapsed[hub], repaired, hub, len(network.hubs))
                 for hub, view in enumerate(view_of_hub)
             ],
             axis=0,
         )
-        self.ward = self.ward.admit(iteration, findings, network)
-        return mixture, not treated and not self.ward.waiting
+        self.queue = self.queue.enqueue(iteration, findings, network)
+        return mixture, not repaired and not self.queue.waiting
 
     def all_repairs(self) -> tuple[Repair, ...]:
         """What was restarted, and what was still waiting for it in the end."""
-        return self.ward.repairs(self.problem.network)
+        return self.queue.repairs(self.problem.network)
 
     @contextmanager
     def counting(self, sent: Traffic) -> Iterator[None]:
@@ -86,13 +87,13 @@ class Infirmary:
             raise
 
 
-def restart(problem: Problem, mixture: Mixture, components: Sequence[int], rows: NDArray[np.intp]) -> Mixture:
+def repair_mixture(problem: Problem, mixture: Mixture, components: Sequence[int], rows: NDArray[np.intp]) -> Mixture:
     """Put some components on some rows, with each party's overall covariance and an average weight."""
     if not components:
         return mixture
     parts = problem.overall.rows(problem.X, rows, problem.network)
     blocks = tuple(
-        restart_block(block, components, part, everything)
+        repair_block(block, components, part, everything)
         for block, part, everything in zip(mixture.blocks, parts, problem.overall.blocks, strict=True)
     )
-    return Mixture(restart_weights(mixture.weights, components), blocks)
+    return Mixture(repair_weights(mixture.weights, components), blocks)

@@ -14,6 +14,7 @@ from vpem.core.overall import Overall, shared_statistics
 from vpem.core.packed import Densities
 from vpem.core.repair import Case, Repair
 from vpem.core.settings import Settings
+from vpem.core.summation import flood_traffic
 from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import m_steps
 from vpem.simulation.kmeans import assign, kmeans
@@ -77,8 +78,8 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
         # All roots begin with the same weights: what the root of the first hub sees, flooded where roots may differ.
         counts, statistics = labelled.counts[[adder.view_of_hub[0]]], labelled.statistics()
         traffic = found.traffic
-        if network.graph is not None and len(network.hubs) > 1:
-            traffic += summation.flood_traffic(network, FLOAT_BYTES * n_components)
+        if not summation.is_common and len(network.hubs) > 1:
+            traffic += flood_traffic(summation, network, FLOAT_BYTES * n_components)
     mixture, collapsed = m_steps(problem, counts, statistics, settings.rule, before)
     first: dict[int, int] = {}
     for hub, components in enumerate(collapsed):

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from vpem.core.batches import Kept
 from vpem.core.mixture import Statistics, n_present
 from vpem.core.overall import Overall
-from vpem.core.repair import Case, Repair, Ward
+from vpem.core.repair import Case, Repair, RepairQueue
 from vpem.core.settings import Settings
+from vpem.core.summation import sum_traffic
 from vpem.core.traffic import FLOAT_BYTES
 from vpem.simulation.em import MixtureFit, m_steps, visit
 from vpem.simulation.model import Mixture, Problem, adder_for
-from vpem.simulation.repair import Infirmary
+from vpem.simulation.repair import Repairer
 
 Array = NDArray[np.float64]
 
@@ -74,17 +75,17 @@ def online_step(
         n_rows = 1.0 / (share**2 / n_there + (1.0 - share) ** 2 / stream.n_rows)
     whole = kept * n_rows
     stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, settings.rule, mixture.blocks)
-    infirmary = Infirmary(problem, Ward(stream.waiting, most_restarts=math.inf))
-    stepped, _ = infirmary.visit(n_steps, stepped, whole.counts, adder.view_of_hub, collapsed, result.worst[1])
-    treated = [case.component for case in infirmary.ward.restarted]
-    if treated:
-        kept = _forget(kept, stepped, treated)
+    repairer = Repairer(problem, RepairQueue(stream.waiting, most_repairs=math.inf))
+    stepped, _ = repairer.visit(n_steps, stepped, whole.counts, adder.view_of_hub, collapsed, result.worst[1])
+    repaired = [case.component for case in repairer.queue.restarted]
+    if repaired:
+        kept = _forget(kept, stepped, repaired)
     value_bytes = FLOAT_BYTES * n_samples * settings.n_components
-    traffic = summation.sum_traffic(problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
-    traffic += infirmary.traffic
-    fit = MixtureFit(stepped, (result.scores / n_there,), False, infirmary.all_repairs(), traffic)
-    done = (case.repair(problem.network, restarted=True) for case in infirmary.ward.restarted)
-    after = Stream(stream.overall, kept, n_rows, n_steps, (*stream.repairs, *done), infirmary.ward.waiting)
+    traffic = sum_traffic(summation, problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
+    traffic += repairer.traffic
+    fit = MixtureFit(stepped, (result.scores / n_there,), False, repairer.all_repairs(), traffic)
+    done = (case.repair(problem.network, restarted=True) for case in repairer.queue.restarted)
+    after = Stream(stream.overall, kept, n_rows, n_steps, (*stream.repairs, *done), repairer.queue.waiting)
     return fit, after, result.disagreement
 
 
