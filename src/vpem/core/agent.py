@@ -10,7 +10,7 @@ it sends what an event has returned; then what others have seen is never newer t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -291,7 +291,7 @@ class Agent:
             resumed = draft.checkpoints[-1].number > 0
             self._open(draft, resumed)
             allowed = (*AFTER_LOSS, *AFTER_DONE) if resumed else AFTER_MEETING
-            assert draft.progress.phase in allowed, draft.progress.phase
+            self._check_phase(draft, "the meeting", allowed)
             return
         exchange, before = draft.exchange, draft.progress
         assert exchange is not None, "there is an exchange"
@@ -312,7 +312,13 @@ class Agent:
         done = draft.progress.n_predictions
         draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
         self._open(draft)
-        assert draft.progress.phase in (*PHASES[before.phase].next, *AFTER_DONE), (before.phase, draft.progress.phase)
+        self._check_phase(draft, before.phase, (*PHASES[before.phase].next, *AFTER_DONE))
+
+    def _check_phase(self, draft: AgentState, before: str, allowed: Sequence[str]) -> None:
+        """Raise LocalProtocolError if the phase that comes next is not one that may follow."""
+        if draft.progress.phase not in allowed:
+            problem = f"expected one of {', '.join(allowed)} after {before}, got {draft.progress.phase}"
+            raise LocalProtocolError(self.number, None, draft.round, problem)
 
     def _open(self, draft: AgentState, resumed: bool = False) -> None:
         """Begin the exchange that comes next, if there is one."""

@@ -7,6 +7,7 @@ on sums of the network, which differ a little between roots, one party draws and
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,20 @@ def movement_limit(tol: float, variances: Array, centres: Array, n_features: int
     """
     rounding = float((ROUNDING**2 * (variances + centres**2)).sum())
     return max(tol * float(variances.sum()) / n_features, rounding)
+
+
+def lloyd_stop(settled: Any, inertia: Any, lowest: Any, since_lowest: Any) -> tuple[Any, Any, Any]:
+    """Whether a root would end Lloyd's algorithm, and what it remembers: one root's numbers, or arrays of all roots'.
+
+    It would if its centres have not moved, or if its inertia has reached no new low for `PATIENCE` iterations: sums
+    that are not exact can make the algorithm go in circles.
+
+    Returns
+    -------
+    would_stop, lowest, since_lowest
+    """
+    since_lowest = np.where(inertia < lowest, 0, np.asarray(since_lowest) + 1)
+    return settled | (since_lowest >= PATIENCE), np.minimum(lowest, inertia), since_lowest
 
 
 def around(means: Array, everything: Block, covariance_type: str) -> Block:

@@ -14,10 +14,10 @@ from vpem.core.em_phases import begin_run
 from vpem.core.initial import (
     KMEANS_MAX_ITER,
     KMEANS_TOL,
-    PATIENCE,
     START,
     around,
     draw_candidates,
+    lloyd_stop,
     movement_limit,
     n_candidates,
     random_responsibilities,
@@ -162,13 +162,13 @@ def absorb_cluster(work: Work, progress: Progress, outcome: Outcome) -> Progress
         found = work.collect(work.kmeans_pass(clustering.centres), slice(0, work.roles.n_rows), -0.5 * sums)
         centres, inertia = found.means(), float(found.scores[0])
         settled = np.square(centres - clustering.centres).sum() <= clustering.limit
-        since = 0 if inertia < clustering.lowest else clustering.since_lowest + 1
+        would_stop, lowest, since = lloyd_stop(settled, inertia, clustering.lowest, clustering.since_lowest)
         clustering = replace(
             clustering,
             centres=centres,
-            lowest=min(inertia, clustering.lowest),
-            since_lowest=since,
-            would_stop=bool(settled) or since >= PATIENCE,
+            lowest=float(lowest),
+            since_lowest=int(since),
+            would_stop=bool(would_stop),
         )
     return replace(progress, clustering=clustering)
 

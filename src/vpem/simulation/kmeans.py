@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.initial import (
-    PATIENCE,
     draw_candidates,
+    lloyd_stop,
     movement_limit,
     n_candidates,
     random_rows,
@@ -79,7 +79,7 @@ def kmeans(
     limits = [
         movement_limit(tol, variances[held], part, X.shape[1]) for held, part in zip(columns, centres, strict=True)
     ]
-    lowest, since_lowest = np.full(adder.n_views, np.inf), np.zeros(adder.n_views)
+    lowest, since_lowest = np.full(len(columns), np.inf), np.zeros(len(columns), dtype=int)
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
@@ -88,10 +88,9 @@ def kmeans(
         settled = np.array(
             [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
         )
-        since_lowest = np.where(found.scores < lowest, 0, since_lowest + 1)
-        lowest = np.minimum(lowest, found.scores)
-        centres, converged = moved, bool(settled.all())
-        ended = bool((settled | (since_lowest >= PATIENCE)[adder.view_of_hub]).all())
+        inertia = found.scores[adder.view_of_hub]
+        would_stop, lowest, since_lowest = lloyd_stop(settled, inertia, lowest, since_lowest)
+        centres, converged, ended = moved, bool(settled.all()), bool(would_stop.all())
     # The decision to stop rides on one sum more, which gives the labels of the last centres.
     one_sum = sum_traffic(summation, network, FLOAT_BYTES * len(X) * n_clusters, FLOAT_BYTES)
     return KMeansFit(tuple(centres), n_iter, converged, traffic + one_sum * (n_iter + 1))
