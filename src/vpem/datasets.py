@@ -99,7 +99,7 @@ def make_vertical_blobs(
     separation : float
         Deviation of the components' means, where columns deviate by 1 within a component.
     correlation : float
-        From 0, independent columns, to 1, columns that are all alike but for their sign; between parties too,
+        From 0, independent columns, to 1, columns that are all the same but for their sign; between parties too,
         which is what block-diagonal covariances cannot describe.
     random_state : int, Generator or None
 

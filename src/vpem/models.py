@@ -198,7 +198,7 @@ def _network(about: Description, path: Any) -> Network:
     if about.links is None:
         _check(len(about.hubs) == n, path, "a star has no hubs of several parties")
     else:
-        _check(all(one < n and other < n and one != other for one, other in about.links), path, "a link to nobody")
+        _check(all(one < n and other < n and one != other for one, other in about.links), path, "a link to no party")
         graph = nx.Graph()
         graph.add_nodes_from(range(n))
         graph.add_edges_from(about.links)

@@ -94,7 +94,7 @@ def read_joined(
     shared = [set(part.ids or ()) for part in parts.values()]
     if len(parts) > 1 and not set.union(*(one & other for one in shared for other in shared if one is not other)):
         raise TableError(
-            f"expected ids in column {id_column!r} that two tables have, got none in common; are they written alike?"
+            f"expected ids in column {id_column!r} that two tables have, got none in common; compare their spelling"
         )
     every = [name for part in parts.values() for name in part.names]
     names, parties, blocks = [], {}, []

@@ -4,7 +4,7 @@ What the page holds of the data: no row can be read from it. The histograms of o
 quantiles as limits, not the smallest and largest values, and bins with fewer than `SMALLEST_COUNT` rows are shown as
 empty. The mean and deviation of a component that stands for fewer rows than that in a column are left out. Of two
 columns, ten shades are kept and no counts. Measured numbers have six significant digits. What remains are the model
-and coarse counts: whoever may not see those must not get the page.
+and coarse counts: give the page only to people who may see those.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who takes part, as files say it: which columns are whose, and who is linked to whom."""
+"""The participants, as files describe them: which party holds which columns, and which parties are linked."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def test_agreements_that_make_no_sense():
         agree(init_params="magic")
     with pytest.raises(ValueError, match="at least 1"):
         agree(n_init=0)
-    with pytest.raises(ValueError, match="whoever takes part in consensus sees the sum"):
+    with pytest.raises(ValueError, match="in consensus every agent sees the sum"):
         agree(Consensus(2), audience=(0,))
 
 
@@ -612,7 +612,7 @@ def test_somebody_who_is_named_but_never_found_ends_the_meeting():
     a.start()
     a.receive(Message(0, 0, 1, 0, "meet", encode_records([record_of(b, neighbours=(0, 9))])))
     a.receive(Message(0, 1, 1, 0, "meet", encode_records([])))
-    assert a.failure == "somebody is named as a neighbour, but cannot be found; compare the links"
+    assert a.failure == "an agent is named as a neighbour, but cannot be found; compare the links"
 
 
 def test_two_records_that_differ_in_one_round():

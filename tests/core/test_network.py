@@ -28,7 +28,7 @@ def test_partitions_by_number_and_by_name(partition, expected):
     ("partition", "message"),
     [
         ([[0, 1], [1, 2]], "held more than once: income"),
-        ([[0, 2]], "held by nobody: income"),
+        ([[0, 2]], "held by no party: income"),
         ([[0, 1, 2], []], "party 1 holds no columns"),
         ([[0, 1, 3]], "numbers from 0 to 2, got 3 for party 0"),
         ([[0, 1, -1]], "numbers from 0 to 2, got -1"),

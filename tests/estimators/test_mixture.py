@@ -423,7 +423,7 @@ def test_verbose_tells_of_starts_and_iterations(X, capsys):
         ({"summation": Star(), "graph": "ring"}, "graph without a server"),
         ({"graph": nx.Graph([(0, 1)])}, "2 nodes"),
         ({"graph": nx.empty_graph(3)}, "3 separate pieces"),
-        ({"partition": [[0, 1], [2, 3]]}, "held by nobody: 4"),
+        ({"partition": [[0, 1], [2, 3]]}, "held by no party: 4"),
         ({"weights_init": [0.5, 0.6]}, "add up to 1"),
         ({"weights_init": [1.0, 0.0]}, "never revive"),
         ({"weights_init": [1.0]}, r"shape \(2,\), got shape \(1,\)"),

@@ -179,7 +179,7 @@ def test_nobody_can_be_given_up_before_all_have_met():
         transport.abandon(2)
         transport.run()
         for agent in transport.agents.values():
-            assert agent.failure.startswith("agents [2] were given up before all had met, so that nobody knows")
+            assert agent.failure.startswith("agents [2] were given up before all had met, so no agent can know")
 
 
 def test_a_model_with_hubs_does_not_outlive_one_of_them():

@@ -95,7 +95,7 @@ def show(
 
 
 KINDS: dict[str, Callable[[int, float, int], nx.Graph]] = {
-    "ring": lambda n, degree, seed: nx.cycle_graph(n),  # noqa: ARG005 (all are called alike)
+    "ring": lambda n, degree, seed: nx.cycle_graph(n),  # noqa: ARG005 (all take the same arguments)
     "path": lambda n, degree, seed: nx.path_graph(n),  # noqa: ARG005
     "complete": lambda n, degree, seed: nx.complete_graph(n),  # noqa: ARG005
     "geometric": lambda n, degree, seed: random_geometric_graph(n, degree, seed),

@@ -100,7 +100,7 @@ class Agent:
             return self._commit(draft, self._end(draft, reason, besides=message.sender))
         out: list[Message] = []
         if message.epoch > draft.epoch:
-            draft.lost = draft.lost - {message.sender}  # whoever begins an epoch can be reached
+            draft.lost = draft.lost - {message.sender}  # an agent that begins an epoch can be reached
             out = self._begin_epoch(draft, message.epoch)
         arrived = draft.mailbox.get(message.round, {})
         draft.mailbox = {**draft.mailbox, message.round: {**arrived, message.sender: message}}
@@ -144,7 +144,7 @@ class Agent:
         if peer in self.state.lost and draft.meeting and draft.round == draft.epoch << EPOCH_BITS:
             # This meeting waits for the peer, which has heard nothing of it: no need for another one.
             now = self.identity.round_at(draft, 0)
-            assert now is not None, "somebody is waited for"
+            assert now is not None, "the meeting waits for an agent"
             return self._commit(draft, [own for own in send(self.identity, draft, now) if own.receiver == peer])
         return self._commit(draft, self._meet_again(draft))
 
@@ -281,7 +281,7 @@ class Agent:
                 break
             take(self.identity, draft, now, arrived)
             if draft.meeting and not draft.learnt and not meeting.is_complete(draft.records):
-                out += self._end(draft, "somebody is named as a neighbour, but cannot be found; compare the links")
+                out += self._end(draft, "an agent is named as a neighbour, but cannot be found; compare the links")
         return out
 
     def _finish(self, draft: AgentState) -> None:

@@ -30,7 +30,7 @@ def send(identity: Identity, state: AgentState, now: Round) -> list[Message]:
     elif now.receivers and now.kind == "columns":
         values = np.hstack([exchange.pieces[origin] for origin in sorted(exchange.pieces)]).ravel()
     elif now.receivers and now.values:
-        assert exchange.values is not None, "whoever sends has something"
+        assert exchange.values is not None, "a sender has values to send"
         values = exchange.values
     values.flags.writeable = False
     decision = exchange.decision if now.decision and exchange.decision is not None else NO_DECISION

@@ -55,9 +55,9 @@ def find_hubs(graph: nx.Graph, hops: int, rng: np.random.Generator) -> tuple[Hub
 
 
 def relay_paths(graph: nx.Graph, hub: Hub) -> dict[int, list[int]]:
-    """Shortest path inside the hub from the root to each member, ends included: who relays for whom.
+    """Shortest path inside the hub from the root to each member, ends included; agents on the way are relays.
 
-    The paths form one tree, the same for everybody who knows the graph.
+    The paths form one tree, the same for every agent that knows the graph.
     """
     inside = graph.subgraph(hub.members)
     paths = {hub.root: [hub.root]}

@@ -125,7 +125,7 @@ class Identity:
         return frozenset(hear | {len(roles.network.parties)})
 
     def _n_meeting_rounds(self, state: AgentState) -> int | None:
-        """None as long as somebody's record is missing."""
+        """None as long as a record is missing."""
         if state.records is not self._meeting_rounds[0]:
             is_complete = meeting.is_complete(state.records)
             n_rounds = meeting.n_meeting_rounds(state.records) if is_complete else None

@@ -45,7 +45,7 @@ class Inbox:
         self.identity, self.state = identity, state
 
     def check_contents(self, message: Message) -> None:
-        """Raise RemoteProtocolError if a message, whose header is right, holds values that nobody computes."""
+        """Raise RemoteProtocolError if a message, whose header is right, holds values that no agent computes."""
         values, decision = message.values, message.decision
         if message.kind in TEXTS:
             return

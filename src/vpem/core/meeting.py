@@ -1,7 +1,7 @@
-"""How agents that know only their neighbours find out who else is there, and what follows from it.
+"""How agents that know only their neighbours discover all others, and what follows from it.
 
-Each agent floods a record of itself. After as many rounds as the graph is wide everybody has every record; an agent
-has all of them when no record names a neighbour whose own record is missing, so that nobody needs to know beforehand
+Each agent floods a record of itself. After as many rounds as the diameter of the graph, every agent has every record.
+An agent has all of them when no record names a neighbour whose own record is missing, so it need not know beforehand
 how many agents there are. From the records and the agreement each agent computes by itself the same hubs, the same
 weights and its own part in them.
 """
@@ -94,9 +94,9 @@ def _diameter(neighbours: frozenset[tuple[int, tuple[int, ...]]]) -> int:
 def common_checkpoint(records: Mapping[int, Record]) -> int:
     """The last checkpoint that all have.
 
-    Agents take checkpoints before exchanges whose decisions reach everybody, so that nobody can be more than one
-    ahead. Somebody who has come back with an older state sends all to the end of the fit, if all have reached it, or
-    to the beginning (0); there they go too if somebody has gone while the mixture was being fitted.
+    Agents take checkpoints before exchanges whose decisions reach every agent, so no agent can be more than one
+    checkpoint ahead. If an agent has come back with an older state, all go back to the end of the fit, if all have
+    reached it, or else to the beginning (0). They also go back to the beginning if an agent has gone during the fit.
     """
     everybody = records.values()
     newest = min(record.newest for record in everybody)
@@ -112,12 +112,12 @@ def somebody_has_gone(records: Mapping[int, Record]) -> bool:
 
 
 def check_members(records: Mapping[int, Record]) -> None:
-    """Raise MeetingError, at every agent alike, if somebody is missing whom nobody has given up."""
+    """Raise the same MeetingError at every agent if an agent is missing that was not given up."""
     abandoned = sorted({number for record in records.values() for number in record.abandoned})
     n_members = max(record.n_members for record in records.values())
     if abandoned and n_members == 0:
         raise MeetingError(
-            f"agents {abandoned} were given up before all had met, so that nobody knows who else is missing; begin a "
+            f"agents {abandoned} were given up before all had met, so no agent can know who else is missing; begin a "
             "new study without them"
         )
     n_missing = n_members - len(records) - len(abandoned)

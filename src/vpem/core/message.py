@@ -15,14 +15,14 @@ EPOCH_BITS = 32
 
 KINDS = ("meet", "columns", "terms", "sum", "flood", "stop")
 """Who is there; columns on their way to a root; a root's terms on their way to its leaves; values to be added; a
-decision by itself; the reason why somebody cannot go on."""
+decision by itself; the reason why an agent cannot go on."""
 
 NO_DECISION: NDArray[np.float64] = np.empty(0)
 NO_VALUES: NDArray[np.float64] = np.empty(0)
 
 
 class Message(NamedTuple):
-    """One message over one link. Its arrays belong to nobody: they are not changed once sent."""
+    """One message over one link. Its arrays are not changed once it has been sent."""
 
     epoch: int
     """Grows when agents have to meet again after a loss."""
@@ -71,7 +71,7 @@ class ProtocolError(Exception):
     agent : int
         Who raises it.
     peer : int or None
-        With whom it has to do.
+        The other agent that the error is about.
     round : int
         In which the agent is.
     problem : str

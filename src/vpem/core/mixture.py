@@ -360,7 +360,7 @@ def _factors(covariances: Array) -> Array:
     try:
         factors = np.asarray(np.linalg.cholesky(covariances), dtype=np.float64)
     except np.linalg.LinAlgError:
-        # Of which matrix? One that passed before must pass again, so that nobody else is blamed.
+        # Find the matrix that failed. One that passed before must pass again, so that no other component is blamed.
         for component, covariance in enumerate(covariances):
             try:
                 np.linalg.cholesky(covariance)

@@ -221,7 +221,7 @@ def assign_columns(
     count = Counter(number for numbers in columns.values() for number in numbers)
     problems = {
         "held more than once": [number for number, times in sorted(count.items()) if times > 1],
-        "held by nobody": [number for number in range(n_columns) if number not in count],
+        "held by no party": [number for number in range(n_columns) if number not in count],
     }
     for problem, numbers in problems.items():
         if numbers:

@@ -50,7 +50,7 @@ class Agreement:
     n_init: int = 1
     batch_size: int | None = None
     audience: tuple[int, ...] | None = None
-    """Agents that a server tells predictions; None: all. In consensus everybody sees the sum."""
+    """Agents to which a server sends predictions; None: all. In consensus every agent sees the sum."""
 
     def __post_init__(self) -> None:
         if self.init_params not in (*STARTS, "given"):
@@ -62,7 +62,7 @@ class Agreement:
             )
 
         if self.audience is not None and not self.summation.has_server:
-            raise ValueError("expected no audience without a server: whoever takes part in consensus sees the sum")
+            raise ValueError("expected no audience without a server: in consensus every agent sees the sum")
 
     @property
     def digest(self) -> str:

@@ -1,8 +1,8 @@
-"""How a network adds its blocks' contributions, and agrees on what all must decide alike.
+"""How a network adds its blocks' contributions, and agrees on decisions that every agent must share.
 
 A summation is a small immutable description (`Star()`, `Consensus(rounds=100)`) that can be shared with every
 party. Its matrix face, for simulations, is an `Adder`: all contributions in, all roots' results out. Its message
-face, for agents, is a list of rounds: to whom to send, from whom to expect, how to combine. Nothing else in the
+face, for agents, is a list of rounds: receivers, senders, how to combine. Nothing else in the
 program knows how the sum comes about.
 
 Decisions ride on the sums: every message carries a few bytes more, whose and/min/max is exact once as many
@@ -235,7 +235,7 @@ class Star:
         self,
         network: Network,
         position: int,
-        kind: str,  # noqa: ARG002 (up or down: whoever gets something knows)
+        kind: str,  # noqa: ARG002 (the receiver knows whether it is up or down)
         values: Array | None,
         received: Mapping[int, Array],
     ) -> Array | None:

@@ -111,7 +111,7 @@ class Work:
 
     @cached_property
     def lone(self) -> Network:
-        """A network of nobody but this root: its own block is all that it can describe."""
+        """A network of this root alone: its own block is all that it can describe."""
         name = self.roles.network.parties[self.position]
         return Network((name,), (np.arange(self.table.shape[1], dtype=np.intp),), None, (Hub(0, (0,)),))
 

@@ -57,8 +57,8 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         Who holds which columns: a list of columns per party, or a dict from party name to columns; columns by
         position or, for a data frame, by name. Every column exactly once. None: one party per column.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
-        Who talks to whom. A star has a server that is no party and holds no columns. A graph's nodes are the
-        party names or 0, ..., N-1.
+        Which parties are linked. A star has a server that is not a party and holds no columns. A graph's nodes are
+        the party names or 0, ..., N-1.
     hops : int, default=0
         How far columns may travel to be pooled at the root of a hub; not on a star.
     summation : Star, Consensus or None, default=None

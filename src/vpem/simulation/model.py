@@ -41,7 +41,7 @@ class Problem:
 
     @cached_property
     def threads(self) -> ThreadPoolExecutor:
-        """They end when nobody has the problem any more."""
+        """Threads of the fit; they end with it."""
         return ThreadPoolExecutor(self.n_threads)
 
     @cached_property

@@ -47,7 +47,7 @@ class Repairer:
         collapsed : sequence of collections of int
             What each hub's root found collapsed.
         worst_rows : array
-            Badly explained rows, no two alike, the worst first.
+            Badly explained rows, no two the same, the worst first.
 
         Returns
         -------

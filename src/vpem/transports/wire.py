@@ -3,8 +3,8 @@
 A message is a header of 64 bytes (a magic word, the version, the fields of `Header` as msgpack, zeros), the values,
 the decision, and a checksum (CRC-32) of all that. A receiver reads the header first and asks its agent whether it
 expects such a message: only then does it read, or make room for, the contents. A state is a magic word, the version,
-the length, the state as msgpack, and a checksum. Numbers are little-endian. The checksum finds accidents; whether the
-peer is who it says it is, and whether somebody in between has changed a bit, is for TLS to say.
+the length, the state as msgpack, and a checksum. Numbers are little-endian. The checksum detects accidents; TLS has
+to authenticate the peer and detect changes made in between.
 """
 
 from __future__ import annotations
