@@ -79,7 +79,7 @@ def check_federated_equals_centralized(problem, covariance_type, n_iterations):
         assert relative_error(dense, centralized.covariances) < 1e-9
 
 
-@examples(200)
+@examples(100)
 @given(problems(), st.sampled_from(["full", "tied", "diag", "spherical"]))
 def test_federated_equals_centralized_after_each_of_20_iterations(problem, covariance_type):
     check_federated_equals_centralized(problem, covariance_type, 20)
