@@ -139,7 +139,8 @@ def test_repeated_fits_have_the_same_bits(graph, covariance_type, gaps, monkeypa
                 covariance_type=covariance_type,
                 random_state=0,
             )
-            found.add(bits(model.fit(table if number % 3 == 2 else X), X))
+            given = table if number % 3 == 2 else X
+            found.add(bits(model.fit(given), given))
     finally:
         numba.set_num_threads(most)
     assert len(found) == 1
