@@ -74,7 +74,7 @@ def total_of(values):  # type: ignore[no-untyped-def]
 
 
 @compiled(PRECISE)
-def respond(sums, log_weights, scores, counts, entropies):  # type: ignore[no-untyped-def]
+def respond(sums, log_weights, scores, counts, entropies, has_gaps):  # type: ignore[no-untyped-def]
     """Responsibilities in place of sums, and zeros for rows that no party has, whose sums are zero.
 
     sums (n_views, n_components, n_rows), log_weights (n_views, n_components); fills scores (n_views, n_rows) with
@@ -90,11 +90,14 @@ def respond(sums, log_weights, scores, counts, entropies):  # type: ignore[no-un
     for v in range(n_views):
         largest[:] = -np.inf
         total[:] = 0.0
-        is_there[:] = 0.0
+        is_there[:] = 0.0 if has_gaps else 1.0
+        if has_gaps:
+            for k in range(n_components):
+                for m in range(n_rows):
+                    is_there[m] = 1.0 if sums[v, k, m] != 0.0 else is_there[m]
         for k in range(n_components):
             weight = log_weights[v, k]
             for m in range(n_rows):
-                is_there[m] = 1.0 if sums[v, k, m] != 0.0 else is_there[m]
                 joint[k, m] = sums[v, k, m] + weight
                 largest[m] = max(largest[m], joint[k, m])
         for k in range(n_components):

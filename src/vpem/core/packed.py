@@ -365,7 +365,7 @@ def warm_up() -> None:
     kernels.add_squares(X, *np.zeros((2, 4)))
     kernels.add_row_distances(X, np.zeros((1, 4)), one[0].copy())
     kernels.collect_rows(X, np.zeros((1, 4)), one[0], *np.zeros((3, 1, 4)))
-    kernels.respond(one.copy(), np.zeros((1, 1)), np.zeros((1, 2)), np.zeros((1, 1)), np.zeros(1))
+    kernels.respond(one.copy(), np.zeros((1, 1)), np.zeros((1, 2)), np.zeros((1, 1)), np.zeros(1), True)
     kernels.respond_nearest(one.copy(), np.zeros((1, 2)), np.zeros((1, 1)))
     packed = np.zeros((1, 4)), np.ones((1, 4)), np.zeros((1, 4)), np.zeros(1)
     kernels.pass_columns(X, *packed, *np.zeros((4, 1, 4)), np.zeros(1), np.zeros(2), np.zeros(1))

@@ -81,11 +81,16 @@ class Sums:
         assert self.tally is not None, "collected"
         return self.tally.means()
 
-    def rank(self, scores: Array, rows: slice) -> None:
-        """Remember the worst of some rows."""
-        if len(self.worst[0]) < N_WORST or scores.min() < self.worst[0][-1]:
-            numbers = np.arange(rows.start, rows.stop)
-            self.worst = lowest(np.concatenate([self.worst[0], scores]), np.concatenate([self.worst[1], numbers]))
+    seen: list[tuple[Array, slice]] = field(default_factory=list)
+    """Scores of rows that are not ranked yet: many tiles at once are cheaper."""
+
+    def rank(self) -> Sums:
+        """Remember the worst of the rows that were seen."""
+        if self.seen:
+            scores = np.concatenate([self.worst[0], *(own for own, _ in self.seen)])
+            numbers = (np.arange(rows.start, rows.stop) for _, rows in self.seen)
+            self.worst, self.seen = lowest(scores, np.concatenate([self.worst[1], *numbers])), []
+        return self
 
     def add(self, other: Sums) -> None:
         """Take in what later rows gave."""
@@ -121,6 +126,8 @@ class Pass:
     view_of_block: Numbers
     """(n_blocks,): which result of the sum each block goes by."""
     n_views: int = 1
+    may_lack_rows: bool = True
+    """Whether there may be rows that no party has."""
     separate: bool = False
     """Whether each block's contributions are wanted by themselves; otherwise their sum."""
 
@@ -184,9 +191,9 @@ class Pass:
             kernels.respond_nearest(sums, scores, into.counts)
         else:
             # A row that is missing everywhere is explained neither well nor badly.
-            is_there = (sums[first] != 0).any(axis=0)
-            kernels.respond(sums, self.log_weights, scores, into.counts, into.entropies)
-            into.rank(np.where(is_there, scores[first], np.inf), tile.rows)
+            is_missing = ~(sums[first] != 0).any(axis=0) if self.may_lack_rows else False
+            kernels.respond(sums, self.log_weights, scores, into.counts, into.entropies, self.may_lack_rows)
+            into.seen.append((np.where(is_missing, np.inf, scores[first]), tile.rows))
         into.scores += scores.sum(axis=1)
         if compare and self.n_views > 1:
             into.disagreement = max(into.disagreement, float((sums.max(axis=0) - sums.min(axis=0)).max()))
@@ -211,6 +218,7 @@ def em_pass(
     *,
     separate: bool = False,
     statistics: bool = True,
+    may_lack_rows: bool = True,
 ) -> Pass:
     """E-step with these parameters; `overall` of the same rows, or None for other rows, which are not collected."""
     densities = Densities(layout, blocks)
@@ -225,6 +233,7 @@ def em_pass(
         fill=densities,
         view_of_block=view_of_block,
         n_views=len(log_weights),
+        may_lack_rows=may_lack_rows,
         separate=separate,
     )
 

@@ -162,6 +162,7 @@ class Work:
                 for tile in halves.tiles(self.table[chunk], chunk.start):
                     own = sums[tile.rows.start - rows.start : tile.rows.stop - rows.start]
                     halves.collect(tile, np.array(own.T[None], order="C"), total)
+                total.rank()
             return total
 
         return halves.run_with(run)

@@ -88,6 +88,7 @@ def e_step(
         views,
         separate=separate,
         statistics=statistics,
+        may_lack_rows=bool(problem.overall.has_gaps.any()),
     )
     return sweep(problem, adder, halves, within=within, compare=compare)
 

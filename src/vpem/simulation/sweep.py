@@ -60,7 +60,7 @@ def sweep(
                 terms = halves.contribute(tile)
                 sums = terms if adder.is_exact else adder.add(terms, tile.rows)
                 halves.collect(tile, sums, own, first=first, compare=compare)
-            return own
+            return own.rank()
 
         work = partial(_by_rows, problem, halves) if is_plain else by_tiles
         total: Sums | None = None
@@ -94,11 +94,11 @@ def _by_rows(problem: Problem, halves: Pass, rows: slice) -> Sums:
         packed = contributions.means, contributions.scales, contributions.column_normalizers
         parameters = *map(problem.as_in_table, packed), halves.log_weights[0]
         kernels.pass_columns(chunk, *parameters, centre, *sums, own.counts[0], scores[0], own.entropies)
-        own.rank(scores[0], rows)
+        own.seen.append((scores[0], rows))
     if own.tally is not None:
         own.tally.counts, own.tally.firsts, own.tally.seconds = sums[:, :, problem.order]
     own.scores += scores.sum()
-    return own
+    return own.rank()
 
 
 def network_sums(
