@@ -1,7 +1,6 @@
 """A pass over the rows: whatever way it takes, and however many threads take it."""
 
 import networkx as nx
-import numba
 import numpy as np
 import pytest
 
@@ -31,33 +30,6 @@ def mixture_of(problem, X, n_views=1):
     parts = (around(X[:2][:, held], block, "full") for held, block in pairs)
     weights = np.array([[0.4, 0.6]]) if n_views == 1 else np.random.default_rng(0).dirichlet([5, 5], size=n_views)
     return Mixture(weights, tuple(parts))
-
-
-@pytest.mark.parametrize("covariance_type", ["full", "diag"])
-@pytest.mark.parametrize("graph", ["star", "path"])
-@pytest.mark.parametrize("gaps", [0.0, 0.05])
-def test_the_number_of_threads_changes_no_bit(X, graph, covariance_type, gaps, monkeypatch):
-    monkeypatch.setattr("vpem.core.rows.CHUNK_VALUES", 2**9)
-    X[np.random.default_rng(1).random(X.shape) < gaps] = np.nan
-    found = []
-    most = numba.get_num_threads()
-    try:
-        for threads in (1, most):
-            numba.set_num_threads(threads)
-            model = VerticalGaussianMixture(
-                2,
-                partition=COLUMNS,
-                graph=graph,
-                summation=None if graph == "star" else Consensus(3),
-                covariance_type=covariance_type,
-                random_state=0,
-            ).fit(X)
-            found.append(
-                (model.means_.tobytes(), model.weights_.tobytes(), model.lower_bounds_, model.traffic_.bytes)
-            )
-    finally:
-        numba.set_num_threads(most)
-    assert found[0] == found[1]
 
 
 def test_single_precision_loses_nothing_but_the_datas_own_digits(X):
