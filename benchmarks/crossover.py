@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from vpem import VerticalGaussianMixture
-from vpem.core import packed
+from vpem.core.blocks import packed
 
 N_ROWS, N_COMPONENTS = 20_000, 3
 

@@ -17,7 +17,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.mixture import (
+from vpem.core.blocks.gaussian import (
     Array,
     Block,
     Statistics,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp, xlogy
 from scipy.stats import multivariate_normal
 
-from vpem.core.message import OVERHEAD_BYTES
-from vpem.core.mixture import make_block
+from vpem.core.blocks.gaussian import make_block
+from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.simulation.model import Mixture
 
 

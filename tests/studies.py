@@ -3,11 +3,11 @@
 import networkx as nx
 import numpy as np
 
-from vpem.core.agent import Agent
-from vpem.core.initial import HUB_TIES, shared_generator
-from vpem.core.network import make_network
+from vpem.core.agent.machine import Agent
+from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Consensus, Star
 from vpem.core.settings import Agreement, Settings
-from vpem.core.summation import Consensus, Star
 from vpem.transports.inprocess import InProcess, make_agents
 
 SEED = 3

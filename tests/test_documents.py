@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vpem
-from vpem.core.phases import PHASES, draw_life
+from vpem.core.agent.phases import PHASES, draw_life
 
 ROOT = Path(__file__).parent.parent
 MODULES = ["vpem", *(module.name for module in pkgutil.walk_packages(vpem.__path__, "vpem."))]

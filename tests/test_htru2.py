@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from vpem import VerticalGaussianMixture, VerticalKMeans
-from vpem.core.hubs import find_hubs
-from vpem.core.initial import shared_generator
+from vpem.core.decisions.initial import shared_generator
+from vpem.core.network.hubs import find_hubs
 from vpem.estimators.checks import HUB_TIES, shared_seed
 from vpem.metrics import clustering_accuracy
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from vpem import Consensus, VerticalGaussianMixture
-from vpem.core import kernels, matrix_kernels
-from vpem.core.matrix_kernels import find_patterns
+from vpem.core.blocks import kernels, matrix_kernels
+from vpem.core.blocks.matrix_kernels import find_patterns
 from vpem.tables import ArrowTable
 
 COLUMNS = {"a": [4, 0], "b": [1], "c": [2, 3, 5]}

@@ -11,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from oracles import CentralizedEM, connected_graphs, dense_covariances, examples, problems, relative_error
 from vpem import Consensus, Star, VerticalGaussianMixture
-from vpem.core.mixture import CollapsedComponentError
-from vpem.core.network import make_network
+from vpem.core.agent.work import Given
+from vpem.core.blocks.gaussian import CollapsedComponentError
+from vpem.core.network.parties import make_network
 from vpem.core.settings import Agreement, Settings
-from vpem.core.work import Given
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess, make_agents
 

@@ -1,9 +1,9 @@
 """Decentralized EM: parties that hold different columns of the same rows fit one Gaussian mixture together."""
 
-from vpem.core.mixture import CollapsedComponentError
-from vpem.core.repair import Repair
-from vpem.core.summation import Consensus, Star
-from vpem.core.traffic import Traffic
+from vpem.core.blocks.gaussian import CollapsedComponentError
+from vpem.core.decisions.repair import Repair
+from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.traffic import Traffic
 from vpem.estimators import DistributedDimensionKMeans, VerticalGaussianMixture, VerticalKMeans
 from vpem.simulation.em import Certificate
 

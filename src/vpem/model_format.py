@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vpem.core.covariances import STRUCTURES
-from vpem.core.summation import Consensus, Star, Summation
+from vpem.core.blocks.covariances import STRUCTURES
+from vpem.core.network.summation import Consensus, Star, Summation
 
 Name = str | int
 

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import vpem
-from vpem.core.covariances import STRUCTURES
-from vpem.core.hubs import Hub
-from vpem.core.mixture import CollapsedComponentError, make_block
-from vpem.core.network import Network
-from vpem.core.repair import Repair
-from vpem.core.summation import Summation
-from vpem.core.traffic import Traffic
+from vpem.core.blocks.covariances import STRUCTURES
+from vpem.core.blocks.gaussian import CollapsedComponentError, make_block
+from vpem.core.decisions.repair import Repair
+from vpem.core.network.hubs import Hub
+from vpem.core.network.parties import Network
+from vpem.core.network.summation import Summation
+from vpem.core.network.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture
 from vpem.files import replacing
 from vpem.model_format import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import networkx as nx
 
-from vpem.core.network import NAMED_GRAPHS
+from vpem.core.network.parties import NAMED_GRAPHS
 from vpem.reading import TableError, check_known
 
 

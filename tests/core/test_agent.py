@@ -7,12 +7,12 @@ from scipy.special import logsumexp
 
 from oracles import block_log_density
 from studies import SEED, agree, make_study, run, table, two_agents
-from vpem.core.agent import Agent
-from vpem.core.inbox import MOST_NEW_ROWS
-from vpem.core.initial import START, shared_generator
-from vpem.core.meeting import Record, decode_records, encode_records
-from vpem.core.message import Header, LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
-from vpem.core.summation import Consensus, Star
+from vpem.core.agent.inbox import MOST_NEW_ROWS
+from vpem.core.agent.machine import Agent
+from vpem.core.agent.meeting import Record, decode_records, encode_records
+from vpem.core.agent.message import Header, LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
+from vpem.core.decisions.initial import START, shared_generator
+from vpem.core.network.summation import Consensus, Star
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
 

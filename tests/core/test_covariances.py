@@ -5,8 +5,8 @@ import pytest
 from sklearn.covariance import oas
 
 from oracles import relative_error
-from vpem.core.covariances import TINY_COUNT, CovarianceRule, estimate_covariances, shrink
-from vpem.core.stopping import comparable_bound
+from vpem.core.blocks.covariances import TINY_COUNT, CovarianceRule, estimate_covariances, shrink
+from vpem.core.decisions.stopping import comparable_bound
 
 
 @pytest.fixture

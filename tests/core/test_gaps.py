@@ -5,8 +5,8 @@ import pytest
 
 from definitions import expected_statistics, observed_contribution, patterns
 from oracles import block_log_density, block_m_step, relative_error
-from vpem.core.covariances import STRUCTURES, CovarianceRule
-from vpem.core.mixture import expected_log_density, log_contribution, m_step, make_block
+from vpem.core.blocks.covariances import STRUCTURES, CovarianceRule
+from vpem.core.blocks.gaussian import expected_log_density, log_contribution, m_step, make_block
 
 TYPES = sorted(STRUCTURES)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from oracles import connected_graphs, mixing_weights
-from vpem.core.graph import contraction, diameter, laplacian_weights, metropolis_weights
+from vpem.core.network.graph import contraction, diameter, laplacian_weights, metropolis_weights
 
 
 @given(connected_graphs(most_agents=12))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import connected_graphs
-from vpem.core.hubs import Hub, find_hubs, relay_paths
+from vpem.core.network.hubs import Hub, find_hubs, relay_paths
 
 # The supplement's picture is not in its text; this graph has the text's hubs and roots, without a tie.
 NINE_AGENTS = nx.Graph([(2, 1), (2, 3), (2, 4), (2, 5), (5, 6), (6, 7), (6, 8), (4, 9)])

@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from definitions import nearest, squared_distances
-from vpem.core.initial import (
+from vpem.core.decisions.initial import (
     draw_candidates,
     n_candidates,
     random_responsibilities,

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from definitions import centre_sums, expected_statistics, nearest, observed_contribution, respond, squared_distances
 from oracles import examples, relative_error
 from vpem import Consensus, VerticalGaussianMixture, VerticalKMeans
-from vpem.core import kernels, matrix_kernels
-from vpem.core.covariances import CovarianceRule
-from vpem.core.mixture import careful_m_step, careful_m_steps, make_block
-from vpem.core.network import make_network
-from vpem.core.overall import column_moments, shared_statistics
-from vpem.core.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks, warm_up
+from vpem.core.blocks import kernels, matrix_kernels
+from vpem.core.blocks.covariances import CovarianceRule
+from vpem.core.blocks.gaussian import careful_m_step, careful_m_steps, make_block
+from vpem.core.blocks.overall import column_moments, shared_statistics
+from vpem.core.blocks.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks, warm_up
+from vpem.core.network.parties import make_network
 from vpem.core.settings import STARTS
 
 pytestmark = pytest.mark.processors

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from oracles import connected_graphs
 from studies import SEED, agree, make_study, run
-from vpem.core.hubs import relay_paths
-from vpem.core.initial import HUB_TIES, shared_generator
-from vpem.core.meeting import (
+from vpem.core.agent.meeting import (
     MeetingError,
     Record,
     common_checkpoint,
@@ -21,9 +19,11 @@ from vpem.core.meeting import (
     make_records,
     meeting_traffic,
 )
-from vpem.core.message import OVERHEAD_BYTES
-from vpem.core.network import make_network
-from vpem.core.summation import Consensus, Star
+from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.hubs import relay_paths
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.transports.inprocess import InProcess, make_agents
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import logsumexp
 
 from oracles import block_log_density, block_m_step, relative_error
-from vpem.core.covariances import STRUCTURES, CovarianceRule, n_covariance_parameters
-from vpem.core.mixture import (
+from vpem.core.blocks.covariances import STRUCTURES, CovarianceRule, n_covariance_parameters
+from vpem.core.blocks.gaussian import (
     CollapsedComponentError,
     add_statistics,
     block_statistics,

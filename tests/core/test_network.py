@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from vpem.core.network import assign_columns, communication_graph, make_network
+from vpem.core.network.parties import assign_columns, communication_graph, make_network
 
 NAMES = ["age", "income", "visits"]
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from vpem.core.stopping import has_converged
+from vpem.core.decisions.stopping import has_converged
 
 
 def test_each_root_looks_at_its_own_change_in_either_direction():

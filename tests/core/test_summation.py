@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import connected_graphs, contents, mixing_weights
-from vpem.core.graph import contraction
-from vpem.core.network import make_network
-from vpem.core.summation import Consensus, Star, flood_traffic, sum_traffic
-from vpem.core.traffic import pooling_traffic
+from vpem.core.network.graph import contraction
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Consensus, Star, flood_traffic, sum_traffic
+from vpem.core.network.traffic import pooling_traffic
 
 
 def network_on(graph, hops=0, seed=0):

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vpem import DistributedDimensionKMeans
-from vpem.core.traffic import OVERHEAD_BYTES
+from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.datasets import make_vertical_blobs
 
 CASES = given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 3), st.integers(2, 4))

@@ -7,8 +7,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from oracles import contents, relative_error
 from vpem import Consensus, VerticalKMeans
-from vpem.core.meeting import meeting_traffic
-from vpem.core.network import make_network
+from vpem.core.agent.meeting import meeting_traffic
+from vpem.core.network.parties import make_network
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 

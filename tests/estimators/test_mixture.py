@@ -24,10 +24,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oracles import relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
-from vpem.core.initial import START, shared_generator
-from vpem.core.meeting import meeting_traffic
+from vpem.core.agent.meeting import meeting_traffic
+from vpem.core.decisions.initial import START, shared_generator
+from vpem.core.network.traffic import pooling_traffic
 from vpem.core.settings import Settings
-from vpem.core.traffic import pooling_traffic
 from vpem.estimators import checks
 from vpem.simulation.em import em
 from vpem.simulation.model import make_problem

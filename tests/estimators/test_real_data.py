@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from oracles import block_log_density, contents
 from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture, VerticalKMeans
-from vpem.core.meeting import meeting_traffic
+from vpem.core.agent.meeting import meeting_traffic
 
 PARTIES = {"bank": [0, 3], "shop": [1, 2], "post": [4]}
 

@@ -15,9 +15,9 @@ from oracles import (
     problems,
     relative_error,
 )
-from vpem.core.network import make_network
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Consensus, Star
 from vpem.core.settings import Settings
-from vpem.core.summation import Consensus, Star
 from vpem.simulation import em as simulated
 from vpem.simulation.model import make_problem
 

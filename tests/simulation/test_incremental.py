@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import CentralizedEM, contents, dense_covariances, examples, make_mixture, problems, relative_error
-from vpem.core.batches import batch_slices
-from vpem.core.network import make_network
+from vpem.core.blocks.batches import batch_slices
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Consensus, Star, flood_traffic, sum_traffic
 from vpem.core.settings import Settings
-from vpem.core.summation import Consensus, Star, flood_traffic, sum_traffic
 from vpem.simulation.em import em, pass_traffic
 from vpem.simulation.model import make_problem
 from vpem.simulation.repair import Repair

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from vpem.core.covariances import CovarianceRule
-from vpem.core.message import OVERHEAD_BYTES
-from vpem.core.mixture import CollapsedComponentError, Statistics, careful_m_step, make_block
-from vpem.core.network import make_network
-from vpem.core.repair import MOST_REPAIRS, Repair, RepairQueue
-from vpem.core.summation import Consensus, Star
-from vpem.core.sweep import N_WORST
+from vpem.core.blocks.covariances import CovarianceRule
+from vpem.core.blocks.gaussian import CollapsedComponentError, Statistics, careful_m_step, make_block
+from vpem.core.blocks.sweep import N_WORST
+from vpem.core.decisions.repair import MOST_REPAIRS, Repair, RepairQueue
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.simulation.em import e_step
 from vpem.simulation.model import Mixture, make_problem
 from vpem.simulation.repair import Repairer, repair_mixture

@@ -7,10 +7,10 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from oracles import block_m_step, contents, mixing_weights, relative_error
-from vpem.core.initial import shared_generator
-from vpem.core.network import make_network
+from vpem.core.decisions.initial import shared_generator
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Consensus, Star
 from vpem.core.settings import Settings
-from vpem.core.summation import Consensus, Star
 from vpem.simulation import kmeans as vertical
 from vpem.simulation import starts
 from vpem.simulation.model import make_problem

@@ -6,11 +6,11 @@ import pytest
 
 from oracles import relative_error
 from vpem import Consensus, Star, VerticalGaussianMixture, VerticalKMeans
-from vpem.core.covariances import CovarianceRule
-from vpem.core.initial import around
-from vpem.core.network import make_network
+from vpem.core.blocks.covariances import CovarianceRule
+from vpem.core.decisions.initial import around
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import exact_adder, linear_adder
 from vpem.core.settings import Settings
-from vpem.core.summation import exact_adder, linear_adder
 from vpem.simulation.em import certify, e_step
 from vpem.simulation.model import Mixture, adder_for, make_problem
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studies import STUDIES, bits, make_study, run, two_agents
-from vpem.core.message import KINDS, OVERHEAD_BYTES, Message, RemoteProtocolError, header_of
-from vpem.core.progress import AgentState
+from vpem.core.agent.message import KINDS, Message, RemoteProtocolError, header_of
+from vpem.core.agent.progress import AgentState
+from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
 

@@ -17,7 +17,7 @@ from rich.table import Table
 import vpem
 from vpem.cli.app import PICTURES, Parties, Seed, app, free_name, out, plain, plainly, say
 from vpem.cli.summary import describe
-from vpem.core.graph import contraction, diameter, metropolis_weights
+from vpem.core.network.graph import contraction, diameter, metropolis_weights
 from vpem.datasets import random_geometric_graph
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, write

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from numbers import Real
 from typing import Any
 
-from vpem.core.covariances import CovarianceRule
-from vpem.core.summation import Summation
+from vpem.core.blocks.covariances import CovarianceRule
+from vpem.core.network.summation import Summation
 
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vpem.core.message import Message
-from vpem.core.network import Network
+from vpem.core.agent.message import Message
+from vpem.core.agent.work import Given
+from vpem.core.network.parties import Network
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement
-from vpem.core.work import Given
 from vpem.estimators.progress import Progress
 from vpem.simulation.em import MixtureFit
 from vpem.simulation.model import Mixture

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from vpem.core.covariances import STRUCTURES
-from vpem.core.initial import HUB_TIES, shared_generator
-from vpem.core.kernels import count_larger
-from vpem.core.mixture import CollapsedComponentError, make_block
-from vpem.core.network import Network, assign_columns, make_network
-from vpem.core.overall import LARGEST
+from vpem.core.blocks.covariances import STRUCTURES
+from vpem.core.blocks.gaussian import CollapsedComponentError, make_block
+from vpem.core.blocks.kernels import count_larger
+from vpem.core.blocks.overall import LARGEST
+from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.parties import Network, assign_columns, make_network
+from vpem.core.network.summation import Consensus, Star, Summation
 from vpem.core.rows import Table, row_chunks
-from vpem.core.summation import Consensus, Star, Summation
 
 Array = NDArray[np.float64]
 
@@ -169,7 +169,7 @@ def check_means_init(means: Any, n_components: int, n_features: int) -> Array:
 def covariances_from_precisions(
     precisions: Any, covariance_type: str, n_components: int, network: Network
 ) -> list[Array]:
-    """Each block's covariances, in the shapes of `vpem.core.mixture.Block`, from `precisions_init`."""
+    """Each block's covariances, in the shapes of `vpem.core.blocks.gaussian.Block`, from `precisions_init`."""
     n_blocks = len(network.hubs)
     if isinstance(precisions, str | dict) or not hasattr(precisions, "__len__"):
         raise ValueError(f"expected precisions_init to be a list with an array for each block, got {precisions!r}")

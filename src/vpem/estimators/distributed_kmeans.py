@@ -12,8 +12,8 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vpem.core.network import assign_columns, make_network
-from vpem.core.traffic import FLOAT_BYTES, Sending, make_traffic
+from vpem.core.network.parties import assign_columns, make_network
+from vpem.core.network.traffic import FLOAT_BYTES, Sending, make_traffic
 from vpem.estimators import checks
 
 Array = NDArray[np.float64]

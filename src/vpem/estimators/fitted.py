@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.validation import check_is_fitted
 
-from vpem.core.covariances import STRUCTURES, n_covariance_parameters
-from vpem.core.mixture import LOWEST, normalize
-from vpem.core.network import NamedHub, Network
-from vpem.core.overall import check_sizes, has_too_large, too_large
-from vpem.core.packed import make_layout
+from vpem.core.blocks.covariances import STRUCTURES, n_covariance_parameters
+from vpem.core.blocks.gaussian import LOWEST, normalize
+from vpem.core.blocks.overall import check_sizes, has_too_large, too_large
+from vpem.core.blocks.packed import make_layout
+from vpem.core.blocks.sweep import em_pass
+from vpem.core.network.parties import NamedHub, Network
 from vpem.core.rows import row_chunks
-from vpem.core.sweep import em_pass
 from vpem.estimators import checks
 from vpem.simulation.model import Mixture
 from vpem.simulation.threads import one_blas_thread

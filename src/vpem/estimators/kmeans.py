@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vpem.core.initial import START, shared_generator
-from vpem.core.kernels import add_row_distances
-from vpem.core.meeting import meeting_traffic
+from vpem.core.agent.meeting import meeting_traffic
+from vpem.core.blocks.kernels import add_row_distances
+from vpem.core.decisions.initial import START, shared_generator
+from vpem.core.network.summation import Summation, flood_traffic
+from vpem.core.network.traffic import FLOAT_BYTES
 from vpem.core.rows import Table, row_chunks
-from vpem.core.summation import Summation, flood_traffic
-from vpem.core.traffic import FLOAT_BYTES
 from vpem.estimators import checks
 from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import make_problem

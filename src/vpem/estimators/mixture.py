@@ -12,19 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from vpem.core.covariances import STRUCTURES
-from vpem.core.initial import START, shared_generator
-from vpem.core.meeting import meeting_traffic
-from vpem.core.mixture import CollapsedComponentError, make_block
-from vpem.core.network import Network
-from vpem.core.overall import look_again
-from vpem.core.packed import warm_up
-from vpem.core.repair import Repair
+from vpem.core.agent.meeting import meeting_traffic
+from vpem.core.agent.work import Given
+from vpem.core.blocks.covariances import STRUCTURES
+from vpem.core.blocks.gaussian import CollapsedComponentError, make_block
+from vpem.core.blocks.overall import look_again
+from vpem.core.blocks.packed import warm_up
+from vpem.core.decisions.initial import START, shared_generator
+from vpem.core.decisions.repair import Repair
+from vpem.core.network.parties import Network
+from vpem.core.network.summation import Summation
+from vpem.core.network.traffic import Traffic, make_traffic, pooling_traffic
 from vpem.core.rows import Table
 from vpem.core.settings import STARTS, Agreement, Settings
-from vpem.core.summation import Summation
-from vpem.core.traffic import Traffic, make_traffic, pooling_traffic
-from vpem.core.work import Given
 from vpem.estimators import checks
 from vpem.estimators.agents import fit_with_agents
 from vpem.estimators.fitted import FittedMixture

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.batches import Kept, batch_slices, suffixes
-from vpem.core.covariances import CovarianceRule
-from vpem.core.mixture import Block, Statistics, careful_m_steps, make_weights, n_present
-from vpem.core.repair import Repair
+from vpem.core.blocks.batches import Kept, batch_slices, suffixes
+from vpem.core.blocks.covariances import CovarianceRule
+from vpem.core.blocks.gaussian import Block, Statistics, careful_m_steps, make_weights, n_present
+from vpem.core.blocks.sweep import Sums, em_pass, lowest
+from vpem.core.decisions.repair import Repair
+from vpem.core.decisions.stopping import comparable_bound, has_converged
+from vpem.core.network.summation import Adder, exact_adder, sum_traffic
+from vpem.core.network.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.core.settings import Settings
-from vpem.core.stopping import comparable_bound, has_converged
-from vpem.core.summation import Adder, exact_adder, sum_traffic
-from vpem.core.sweep import Sums, em_pass, lowest
-from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Mixture, Problem, adder_for
 from vpem.simulation.repair import Repairer
 from vpem.simulation.sweep import sweep

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.initial import (
+from vpem.core.blocks.packed import Densities, Distances
+from vpem.core.blocks.sweep import Sums, kmeans_pass
+from vpem.core.decisions.initial import (
     draw_candidates,
     lloyd_stop,
     movement_limit,
     n_candidates,
     random_rows,
 )
-from vpem.core.packed import Densities, Distances
-from vpem.core.summation import Adder, flood_traffic, sum_traffic
-from vpem.core.sweep import Sums, kmeans_pass
-from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
+from vpem.core.network.summation import Adder, flood_traffic, sum_traffic
+from vpem.core.network.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Problem
 from vpem.simulation.sweep import network_sums, sweep
 

@@ -11,13 +11,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.covariances import CovarianceRule
-from vpem.core.mixture import Block
-from vpem.core.network import Network
-from vpem.core.overall import Overall, describe
-from vpem.core.packed import Layout, columns_first, make_layout
+from vpem.core.blocks.covariances import CovarianceRule
+from vpem.core.blocks.gaussian import Block
+from vpem.core.blocks.overall import Overall, describe
+from vpem.core.blocks.packed import Layout, columns_first, make_layout
+from vpem.core.network.parties import Network
+from vpem.core.network.summation import Adder, Summation
 from vpem.core.rows import Rows, Table
-from vpem.core.summation import Adder, Summation
 
 Array = NDArray[np.float64]
 

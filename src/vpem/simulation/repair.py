@@ -1,4 +1,4 @@
-"""Broken components of a simulated run: see `vpem.core.repair` for how all agree."""
+"""Broken components of a simulated run: see `vpem.core.decisions.repair` for how all agree."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.mixture import CollapsedComponentError
-from vpem.core.repair import MOST_REPAIRS, Repair, RepairQueue, repair_block, repair_weights
-from vpem.core.summation import flood_traffic
-from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
+from vpem.core.blocks.gaussian import CollapsedComponentError
+from vpem.core.decisions.repair import MOST_REPAIRS, Repair, RepairQueue, repair_block, repair_weights
+from vpem.core.network.summation import flood_traffic
+from vpem.core.network.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.model import Mixture, Problem
 
 Array = NDArray[np.float64]

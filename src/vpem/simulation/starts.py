@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.initial import KMEANS_MAX_ITER, KMEANS_TOL, around, random_responsibilities, random_rows
-from vpem.core.mixture import Block
-from vpem.core.overall import Overall, shared_statistics
-from vpem.core.packed import Densities
-from vpem.core.repair import Case, Repair
+from vpem.core.blocks.gaussian import Block
+from vpem.core.blocks.overall import Overall, shared_statistics
+from vpem.core.blocks.packed import Densities
+from vpem.core.decisions.initial import KMEANS_MAX_ITER, KMEANS_TOL, around, random_responsibilities, random_rows
+from vpem.core.decisions.repair import Case, Repair
+from vpem.core.network.summation import flood_traffic
+from vpem.core.network.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.core.settings import Settings
-from vpem.core.summation import flood_traffic
-from vpem.core.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.simulation.em import m_steps
 from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import Mixture, Problem

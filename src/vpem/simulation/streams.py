@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.batches import Kept
-from vpem.core.mixture import Statistics, n_present
-from vpem.core.overall import Overall
-from vpem.core.repair import Case, Repair, RepairQueue
+from vpem.core.blocks.batches import Kept
+from vpem.core.blocks.gaussian import Statistics, n_present
+from vpem.core.blocks.overall import Overall
+from vpem.core.decisions.repair import Case, Repair, RepairQueue
+from vpem.core.network.summation import sum_traffic
+from vpem.core.network.traffic import FLOAT_BYTES
 from vpem.core.settings import Settings
-from vpem.core.summation import sum_traffic
-from vpem.core.traffic import FLOAT_BYTES
 from vpem.simulation.em import MixtureFit, m_steps, visit
 from vpem.simulation.model import Mixture, Problem, adder_for
 from vpem.simulation.repair import Repairer

@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core import kernels
-from vpem.core.packed import Distances
+from vpem.core.blocks import kernels
+from vpem.core.blocks.packed import Distances
+from vpem.core.blocks.sweep import Pass, Sums
+from vpem.core.network.summation import Adder
 from vpem.core.rows import row_chunks
-from vpem.core.summation import Adder
-from vpem.core.sweep import Pass, Sums
 from vpem.simulation.model import Problem
 from vpem.simulation.threads import ordered_map
 

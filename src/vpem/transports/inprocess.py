@@ -12,13 +12,13 @@ from functools import partial
 
 import numpy as np
 
-from vpem.core.agent import Agent
-from vpem.core.message import EPOCH_BITS, Message, StaleMessageError
-from vpem.core.network import SERVER, Network
+from vpem.core.agent.machine import Agent
+from vpem.core.agent.message import EPOCH_BITS, Message, StaleMessageError
+from vpem.core.agent.work import Given
+from vpem.core.network.parties import SERVER, Network
+from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement
-from vpem.core.traffic import Traffic
-from vpem.core.work import Given
 from vpem.transports import wire
 
 

@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from vpem.core.agent import Agent
-from vpem.core.inbox import TEXTS
-from vpem.core.message import KINDS, OVERHEAD_BYTES, Header, Message, RemoteProtocolError, header_of
-from vpem.core.progress import AgentState
+from vpem.core.agent.inbox import TEXTS
+from vpem.core.agent.machine import Agent
+from vpem.core.agent.message import KINDS, Header, Message, RemoteProtocolError, header_of
+from vpem.core.agent.progress import AgentState
+from vpem.core.network.traffic import OVERHEAD_BYTES
 
 VERSION = 1
 MAGIC = b"vpem"

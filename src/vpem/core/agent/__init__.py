@@ -1,0 +1,1 @@
+"""One party as a state machine: events in, messages out."""

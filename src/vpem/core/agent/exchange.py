@@ -1,0 +1,110 @@
+"""One round of an exchange: what an agent sends, and what it makes of what has come.
+
+`send` and `take` see nothing of the algorithm: records, columns, sums and decisions travel here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.agent import meeting
+from vpem.core.agent.identity import Identity
+from vpem.core.agent.meeting import MOST_AGENTS, Record
+from vpem.core.agent.message import NO_DECISION, NO_VALUES, Message, RemoteProtocolError
+from vpem.core.agent.progress import AgentState, Array, Exchange
+from vpem.core.network.summation import Round
+
+
+def send(identity: Identity, state: AgentState, now: Round) -> list[Message]:
+    """What to send in a round."""
+    exchange = state.exchange
+    assert exchange is not None, "a round belongs to an exchange"
+    values: NDArray[Any] = NO_VALUES
+    if now.kind == "meet":
+        values = meeting.encode_records(state.records[number] for number in state.learnt)
+    elif now.receivers and now.kind == "columns":
+        values = np.hstack([exchange.pieces[origin] for origin in sorted(exchange.pieces)]).ravel()
+    elif now.receivers and now.values:
+        assert exchange.values is not None, "a sender has values to send"
+        values = exchange.values
+    values.flags.writeable = False
+    decision = exchange.decision if now.decision and exchange.decision is not None else NO_DECISION
+    where = state.epoch, state.round, identity.number
+    return [
+        Message(*where, receiver, now.kind, NO_VALUES if receiver in now.spared else values, decision)
+        for receiver in now.receivers
+    ]
+
+
+def take(identity: Identity, draft: AgentState, now: Round, arrived: Mapping[int, Message]) -> None:
+    """End a round whose messages are all here: combine them in the order of the senders' numbers."""
+    exchange = draft.exchange
+    assert exchange is not None, "a round belongs to an exchange"
+    messages = [arrived[sender] for sender in now.senders]
+    if now.kind == "meet":
+        _learn(identity, draft, messages)
+    elif now.kind == "columns":
+        exchange = _collect(identity, draft, exchange, messages)
+    else:
+        exchange = _combine(identity, draft, exchange, now, messages)
+    draft.exchange = replace(exchange, step=exchange.step + 1, sent=False)
+    draft.mailbox = {number: box for number, box in draft.mailbox.items() if number != draft.round}
+    draft.round += 1
+
+
+def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> None:
+    """Records of agents that were not known yet."""
+    new: dict[int, Record] = {}
+    for message in messages:
+
+        def error(problem: str, peer: int = message.sender) -> RemoteProtocolError:
+            return RemoteProtocolError(identity.number, peer, draft.round, problem)
+
+        if message.kind != "meet":  # it came early, and would have been right an exchange later
+            raise error(f"expected 'meet', got {message.kind!r}")
+        try:
+            found = meeting.decode_records(message.values)
+        except ValueError as cause:
+            raise error(f"expected records of agents, got bytes that are none ({cause})") from None
+        for record in found:
+            known = new.get(record.number) or draft.records.get(record.number)
+            if known is None:
+                new[record.number] = record
+                if draft.records.keys().isdisjoint(record.neighbours) or len(new) > MOST_AGENTS:
+                    raise error(f"expected records of neighbours of those who are known, got one of {record.name!r}")
+            elif known != record:
+                raise error(f"expected one record of agent {record.number}, got two that differ")
+    draft.records, draft.learnt = {**draft.records, **new}, tuple(sorted(new))
+
+
+def _collect(identity: Identity, draft: AgentState, exchange: Exchange, messages: list[Message]) -> Exchange:
+    """Columns from below: kept at a root, in hand until the next round elsewhere."""
+    work = identity.work(draft)
+    pieces: dict[int, Array] = {}
+    widths = [len(columns) for columns in work.roles.network.columns]
+    for message in messages:
+        origins = work.roles.network.below(work.roles.position_of[message.sender], exchange.step)
+        ends = np.cumsum([widths[origin] for origin in origins])
+        table = message.values.reshape(-1, ends[-1])
+        pieces |= dict(zip(origins, np.split(table, ends[:-1], axis=1), strict=True))
+    return replace(exchange, pieces={**exchange.pieces, **pieces} if work.is_root else pieces)
+
+
+def _combine(
+    identity: Identity, draft: AgentState, exchange: Exchange, now: Round, messages: list[Message]
+) -> Exchange:
+    """Values as the summation says; of decisions the smallest."""
+    values, decision = exchange.values, exchange.decision
+    if now.values:
+        roles = identity.roles(draft)
+        received = {roles.position_of[message.sender]: message.values for message in messages}
+        position = roles.position_of[identity.number]
+        values = identity.agreement.summation.combine(roles.network, position, now.kind, values, received)
+    if now.decision and decision is not None and messages:
+        decision = np.minimum.reduce([decision, *(message.decision for message in messages)])
+    return replace(exchange, values=values, decision=decision)

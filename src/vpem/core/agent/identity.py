@@ -1,0 +1,199 @@
+"""What an agent is, and what follows from its state: its part in the network, and in each round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.agent import meeting
+from vpem.core.agent.meeting import MOST_COLUMNS, Record, Roles
+from vpem.core.agent.phases import AFTER_DONE, DONE, PHASES
+from vpem.core.agent.progress import AgentState
+from vpem.core.agent.work import Given, Work
+from vpem.core.blocks.overall import LARGEST, too_large
+from vpem.core.network.summation import Round
+from vpem.core.rows import Table, row_chunks
+from vpem.core.settings import Agreement
+
+Array = NDArray[np.float64]
+
+
+class Identity:
+    """All of an agent that does not change; see `vpem.core.agent.machine.Agent` for the parameters.
+
+    What follows from a state is remembered here as long as its cause is the same object.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        neighbours: Iterable[int],
+        agreement: Agreement,
+        X: Table | None,
+        name: str | None,
+        most_hops: int | None,
+        given: Given | None,
+    ):
+        self.number, self.neighbours, self.agreement = number, tuple(sorted(set(neighbours))), agreement
+        self.X, self.name = check_columns(X, agreement), str(number) if name is None else name
+        self.most_hops = agreement.hops if most_hops is None else most_hops
+        self.given = Given() if given is None else given
+        if not 0 <= number < 2**32 or len(self.name) > 200 or not self.name.isprintable():
+            raise ValueError(f"expected a number from 0 on and a name of at most 200 letters, got {number}, {name!r}")
+        if number in self.neighbours:
+            raise ValueError(f"expected links to others, got one from agent {number} to itself")
+        self._work: Work | None = None
+        self._roles: tuple[object, Roles] | None = None
+        self._meeting_rounds: tuple[object, int | None] = (None, None)
+        self._schedules: dict[tuple[Roles, str, bool], list[Round]] = {}
+        self._last: tuple[object, str, bool, list[Round]] = (None, "", False, [])
+
+    def record(self, state: AgentState) -> Record:
+        """What the agent tells everybody of itself."""
+        numbers = [checkpoint.number for checkpoint in state.checkpoints]
+        recent = numbers[1:][-2:] or [0]
+        return Record(
+            number=self.number,
+            name=self.name,
+            neighbours=tuple(peer for peer in self.neighbours if peer not in state.abandoned),
+            n_rows=0 if self.X is None else len(self.X),
+            n_columns=0 if self.X is None else self.X.shape[1],
+            most_hops=0 if self.X is None else self.most_hops,
+            digest=self.agreement.digest,
+            newest=numbers[-1],
+            oldest=recent[0],
+            model=model_checkpoint(state),
+            n_met=state.n_met,
+            n_members=len(state.members),
+            abandoned=tuple(sorted(state.abandoned)),
+        )
+
+    def new_columns(self, X: Table | None, n_rows: int) -> Array | None:
+        """A party's part of new rows, all gaps if it lacks them; None for a server."""
+        if self.X is None:
+            if X is not None:
+                raise ValueError("expected no columns from a server, got some")
+            return None
+        shape = (n_rows, self.X.shape[1])
+        columns = np.full(shape, np.nan) if X is None else np.array(X[:], dtype=np.float64, order="C")
+        if columns.shape != shape or np.isinf(columns).any():
+            raise ValueError(
+                f"expected new rows of {shape[1]} columns, as in the fit, with finite numbers or gaps (NaN), got "
+                f"shape {columns.shape}" + (" with infinity" if columns.shape == shape else "")
+            )
+        for row, column in np.argwhere(np.abs(columns) > LARGEST):
+            raise too_large(abs(columns[row, column]), int(column), self.name)
+        return columns
+
+    def roles(self, state: AgentState) -> Roles:
+        """What the last meeting came to."""
+        if self._roles is None or self._roles[0] is not state.records:
+            self._roles = state.records, meeting.find_roles(state.records.values(), self.agreement)
+        return self._roles[1]
+
+    def work(self, state: AgentState) -> Work:
+        """What the agent works with at present."""
+        roles = self.roles(state)
+        own, pooled = self.X, state.pooled
+        if state.progress.phase in AFTER_DONE and state.progress.prediction is not None:
+            own, pooled = state.progress.prediction.columns, state.progress.prediction.pooled
+        old = self._work
+        if old is None or old.roles is not roles or old.own is not own or old.pooled is not pooled:
+            self._work = old = Work(roles, roles.position_of[self.number], own, pooled, self.given)
+        return old
+
+    def round_at(self, state: AgentState, step: int) -> Round | None:
+        """The agent's part in a round of the present exchange; None if the exchange has no more rounds."""
+        if state.meeting:
+            n_rounds = self._n_meeting_rounds(state)
+            if n_rounds is not None and step >= n_rounds:
+                return None
+            neighbours = state.records[self.number].neighbours
+            return Round("meet", neighbours, neighbours, True, False)
+        schedule = self._schedule(state)
+        return schedule[step] if step < len(schedule) else None
+
+    def audience(self, state: AgentState) -> frozenset[int] | None:
+        """Positions of the agents that get predictions, the server among them; None: all."""
+        if self.agreement.audience is None or state.progress.phase != "predict":
+            return None
+        roles = self.roles(state)
+        hear = {place for place, number in enumerate(roles.numbers) if number in self.agreement.audience}
+        return frozenset(hear | {len(roles.network.parties)})
+
+    def _n_meeting_rounds(self, state: AgentState) -> int | None:
+        """None as long as a record is missing."""
+        if state.records is not self._meeting_rounds[0]:
+            is_complete = meeting.is_complete(state.records)
+            n_rounds = meeting.n_meeting_rounds(state.records) if is_complete else None
+            self._meeting_rounds = state.records, n_rounds
+        return self._meeting_rounds[1]
+
+    def _schedule(self, state: AgentState) -> list[Round]:
+        assert state.exchange is not None, "a schedule belongs to an exchange"
+        records, phase, has_decision = state.records, state.progress.phase, state.exchange.decision is not None
+        last = self._last
+        if last[0] is not records or last[1] != phase or last[2] != has_decision:
+            key = (self.roles(state), phase, has_decision)
+            if key not in self._schedules:
+                self._schedules[key] = self._make_schedule(state, has_decision)
+            self._last = last = (records, phase, has_decision, self._schedules[key])
+        return last[3]
+
+    def _make_schedule(self, state: AgentState, has_decision: bool) -> list[Round]:
+        """All rounds of an exchange, by the agents' numbers."""
+        work, kind = self.work(state), PHASES[state.progress.phase].exchange
+        roles, position = work.roles, work.position
+        if kind == "columns":
+            found = column_rounds(roles, position)
+        else:
+            found = self.agreement.summation.schedule(
+                roles.network, position, values=kind == "sum", decision=has_decision, audience=self.audience(state)
+            )
+        numbers = roles.numbers
+        return [
+            part._replace(
+                receivers=tuple(numbers[peer] for peer in part.receivers),
+                senders=tuple(numbers[peer] for peer in part.senders),
+                spared=frozenset(numbers[peer] for peer in part.spared),
+            )
+            for part in found
+        ]
+
+
+def model_checkpoint(state: AgentState) -> int:
+    """Number of the checkpoint at the end of the fit; 0 if there is none."""
+    ends = (point.number for point in state.checkpoints if point.progress.phase == DONE)
+    return next(ends, 0)
+
+
+def check_columns(X: Any, agreement: Agreement) -> Table | None:
+    """A party's table; an error if it is none."""
+    if X is None:
+        return None
+    if isinstance(X, list | np.ndarray) and not (isinstance(X, np.ndarray) and np.issubdtype(X.dtype, np.floating)):
+        X = np.asarray(X, dtype=np.float64)
+    table: Table = X
+    if len(table.shape) != 2 or not 0 < table.shape[1] <= MOST_COLUMNS:
+        raise ValueError(f"expected rows of 1 to {MOST_COLUMNS} columns, got shape {table.shape}")
+    if len(table) < agreement.settings.n_components:
+        raise ValueError(
+            f"expected at least as many rows as components, {agreement.settings.n_components}, got {len(table)}"
+        )
+    for rows in row_chunks(0, len(table), table.shape[1]):
+        if np.isinf(table[rows]).any():
+            raise ValueError("expected finite numbers or gaps (NaN), got infinity")
+    return table
+
+
+def column_rounds(roles: Roles, position: int) -> list[Round]:
+    """A party's part in pooling: in each round, hand on what came from below in the last one, its own first."""
+    path, found = roles.network.paths[position], []
+    for passed in range(roles.network.depth):
+        above = (path[-2],) if len(path) > 1 and roles.network.below(position, passed) else ()
+        below = tuple(child for child in roles.network.below(position, 1) if roles.network.below(child, passed))
+        found.append(Round("columns", above, below, True, False))
+    return found

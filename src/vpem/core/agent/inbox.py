@@ -1,0 +1,170 @@
+"""Which messages an agent accepts: checked by header alone, before contents are read, and without any change."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vpem.core.agent.identity import Identity
+from vpem.core.agent.meeting import MOST_COLUMNS
+from vpem.core.agent.message import (
+    EPOCH_BITS,
+    KINDS,
+    Header,
+    Message,
+    RemoteProtocolError,
+    StaleMessageError,
+    header_of,
+    show_round,
+)
+from vpem.core.agent.progress import AgentState
+from vpem.core.decisions.initial import n_candidates
+from vpem.core.network.summation import Round
+
+TEXTS = ("meet", "stop")
+"""Kinds whose contents are bytes."""
+
+
+MOST_NEW_ROWS = 100_000
+"""Of one prediction."""
+
+MOST_REASON = 4096
+"""Bytes of the reason for which an agent gives up."""
+
+MOST_RECORDS = 2**24
+"""Bytes of records in one message."""
+
+MOST_EPOCHS_AHEAD = 2**20
+
+
+class Inbox:
+    """An agent's checks of what it is sent, in one state."""
+
+    def __init__(self, identity: Identity, state: AgentState):
+        self.identity, self.state = identity, state
+
+    def check_contents(self, message: Message) -> None:
+        """Raise RemoteProtocolError if a message, whose header is right, holds values that no agent computes."""
+        values, decision = message.values, message.decision
+        if message.kind in TEXTS:
+            return
+        if message.kind == "columns":
+            if np.isinf(values).any():
+                raise self._error(message.sender, "expected columns of finite numbers or gaps (NaN), got infinity")
+        elif not np.isfinite(values).all():
+            raise self._error(message.sender, "expected finite numbers, got NaN or infinity")
+        if np.isnan(decision).any() or (decision == -math.inf).any():
+            raise self._error(message.sender, "expected a decision, got NaN or minus infinity")
+
+    def check(self, header: Header) -> None:
+        """Raise RemoteProtocolError if no message with this header can be accepted now."""
+        state, agent = self.state, self.identity
+        epoch, number, sender = header.epoch, header.round, header.sender
+        if header.receiver != agent.number or sender not in agent.neighbours or sender in state.abandoned:
+            others = tuple(peer for peer in agent.neighbours if peer not in state.abandoned)
+            raise self._error(
+                sender,
+                f"expected a message from one of {others} to {agent.number}, got one from {sender} to "
+                f"{header.receiver}",
+            )
+        if header.kind not in KINDS or header.is_text != (header.kind in TEXTS) or number >> EPOCH_BITS != epoch:
+            raise self._error(sender, f"expected one of the kinds {KINDS} in its form, got {header}")
+        if header.kind == "stop":
+            if header.n_values > MOST_REASON or header.n_decisions:
+                raise self._error(sender, f"expected at most {MOST_REASON} bytes, got {header.n_values}")
+            return
+        if epoch < state.epoch or number < state.round:
+            raise self._error(sender, f"came too late: {show_round(number)} is over", StaleMessageError)
+        if epoch > state.epoch:
+            if header.kind != "meet" or number != epoch << EPOCH_BITS:
+                raise self._error(sender, f"expected an epoch to begin with a meeting, got {header}")
+            if epoch > state.epoch + MOST_EPOCHS_AHEAD:
+                raise self._error(sender, f"expected at most {MOST_EPOCHS_AHEAD} epochs ahead, got epoch {epoch}")
+            self._check_size(header)
+            return
+        if sender in state.mailbox.get(number, {}):
+            raise self._error(sender, f"came twice: {show_round(number)}", StaleMessageError)
+        ahead = number - state.round
+        # Neighbours wait for each other's messages, but for those that go down or up a hub's tree.
+        if ahead > 1 + 2 * agent.agreement.hops:
+            raise self._error(sender, f"expected at most the next round, got {show_round(number)}")
+        now = None
+        if state.exchange is not None and (ahead == 0 or not state.meeting):
+            now = agent.round_at(state, state.exchange.step + ahead)
+        if now is not None:
+            self.check_fit(header, now)
+        else:
+            self._check_size(header)
+
+    def check_kept(self) -> None:
+        """Raise RemoteProtocolError if something that came early does not fit the exchange that begins now."""
+        for number, arrived in self.state.mailbox.items():
+            now = self.identity.round_at(self.state, number - self.state.round)
+            for message in arrived.values():
+                if now is None:
+                    self._check_size(header_of(message))
+                else:
+                    self.check_fit(header_of(message), now)
+
+    def check_fit(self, header: Header, now: Round) -> None:
+        """Raise RemoteProtocolError unless a message is what its round needs."""
+        if header.sender not in now.senders or header.kind != now.kind:
+            senders = f"{now.kind!r} from {now.senders}" if now.senders else "nothing"
+            raise self._error(header.sender, f"expected {senders} in {show_round(header.round)}, got {header.kind!r}")
+        if now.kind == "meet":
+            self._check_size(header)
+            return
+        n_values, n_decisions = self._sizes(header, now)
+        if (header.n_values, header.n_decisions) != (n_values, n_decisions):
+            raise self._error(
+                header.sender,
+                f"expected {n_values} values and {n_decisions} decisions in {show_round(header.round)}, got "
+                f"{header.n_values} and {header.n_decisions}",
+            )
+
+    def _sizes(self, header: Header, now: Round) -> tuple[int, int]:
+        state, exchange = self.state, self.state.exchange
+        assert exchange is not None, "a round belongs to an exchange"
+        if now.kind == "columns":
+            roles = self.identity.work(state).roles
+            step = exchange.step + header.round - state.round
+            origins = roles.network.below(roles.position_of[header.sender], step)
+            prediction = state.progress.prediction
+            n_rows = roles.n_rows if prediction is None else prediction.n_rows
+            return n_rows * sum(len(roles.network.columns[origin]) for origin in origins), 0
+        n_decisions = 0 if exchange.decision is None or not now.decision else len(exchange.decision)
+        return exchange.n_values if now.values else 0, n_decisions
+
+    def _check_size(self, header: Header) -> None:
+        """Bounds that hold for whatever may come next, where that is not known yet."""
+        n_components = self.identity.agreement.settings.n_components
+        if header.kind in ("columns", "terms") and self.identity.agreement.hops == 0:
+            raise self._error(header.sender, f"expected no {header.kind!r} without hops, got some")
+        n_rows = max(MOST_NEW_ROWS, self._n_rows())
+        n_tries = n_candidates(n_components)
+        most_values = {
+            "meet": MOST_RECORDS,
+            "columns": n_rows * MOST_COLUMNS,
+            "flood": 0,
+        }.get(header.kind, n_rows * max(n_components, n_tries) + 1)
+        most_decisions = 2 + max(n_components, n_tries)
+        if header.kind in ("meet", "columns", "terms"):
+            most_decisions = 0
+        if header.n_values > most_values or header.n_decisions > most_decisions:
+            raise self._error(
+                header.sender,
+                f"expected at most {most_values} values and {most_decisions} decisions, got {header.n_values} and "
+                f"{header.n_decisions}",
+            )
+
+    def _n_rows(self) -> int:
+        """Rows of the study, as far as the agent can know; a server takes the parties' smallest word for it."""
+        if self.identity.X is not None:
+            return len(self.identity.X)
+        return min((record.n_rows for record in self.state.records.values() if record.n_columns), default=0)
+
+    def _error(
+        self, peer: int, problem: str, kind: type[RemoteProtocolError] = RemoteProtocolError
+    ) -> RemoteProtocolError:
+        return kind(self.identity.number, peer, self.state.round, problem)

@@ -1,0 +1,273 @@
+"""How agents that know only their neighbours discover all others, and what follows from it.
+
+Each agent floods a record of itself. After as many rounds as the diameter of the graph, every agent has every record.
+An agent has all of them when no record names a neighbour whose own record is missing, so it need not know beforehand
+how many agents there are. From the records and the agreement each agent computes by itself the same hubs, the same
+weights and its own part in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Annotated
+
+import msgspec
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.graph import diameter, hop_distances
+from vpem.core.network.parties import SERVER, Network, make_network
+from vpem.core.network.traffic import Sending, Traffic, make_traffic
+from vpem.core.settings import Agreement
+
+MOST_COLUMNS = 10_000
+"""That one party may hold."""
+
+MOST_AGENTS = 10_000
+"""That one study may have."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What an agent tells everybody of itself."""
+
+    number: Count
+    name: Annotated[str, msgspec.Meta(max_length=200)]
+    neighbours: tuple[Count, ...]
+    """In ascending order."""
+    n_rows: Count
+    """0 for a server, which has none."""
+    n_columns: Annotated[int, msgspec.Meta(ge=0, le=MOST_COLUMNS)]
+    most_hops: Count
+    """How far its columns may travel."""
+    digest: Annotated[str, msgspec.Meta(max_length=16)]
+    """Of the agreement."""
+    newest: Count = 0
+    oldest: Count = 0
+    """The last and the first checkpoint that it has, beside the one from the beginning."""
+    model: Count = 0
+    """The checkpoint at the end of the fit; 0 if it has no model."""
+    n_met: Count = 0
+    """How many agents its last meeting had; 0 if this is the first."""
+    n_members: Count = 0
+    """How many its first one had."""
+    abandoned: tuple[Count, ...] = ()
+    """Agents that it has given up."""
+
+
+class MeetingError(ValueError):
+    """Agents that cannot work together; all of them find out."""
+
+
+def encode_records(records: Iterable[Record]) -> NDArray[np.uint8]:
+    """Records as the bytes of a message, in the order of their numbers."""
+    ordered = sorted(records, key=lambda record: record.number)
+    return np.frombuffer(msgspec.msgpack.encode(ordered), dtype=np.uint8)
+
+
+def decode_records(content: NDArray[np.uint8]) -> list[Record]:
+    """Inverse of `encode_records`; ValueError if these are no records."""
+    return msgspec.msgpack.decode(content.tobytes(), type=list[Record])
+
+
+def is_complete(records: Mapping[int, Record]) -> bool:
+    """Whether no record is missing."""
+    return all(neighbour in records for record in records.values() for neighbour in record.neighbours)
+
+
+def n_meeting_rounds(records: Mapping[int, Record]) -> int:
+    """Rounds that the flood of all records takes."""
+    return _diameter(frozenset((number, record.neighbours) for number, record in records.items()))
+
+
+@lru_cache(maxsize=4)
+def _diameter(neighbours: frozenset[tuple[int, tuple[int, ...]]]) -> int:
+    links = nx.Graph((number, other) for number, others in neighbours for other in others)
+    return diameter(links) if len(links) else 0
+
+
+def common_checkpoint(records: Mapping[int, Record]) -> int:
+    """The last checkpoint that all have.
+
+    Agents take checkpoints before exchanges whose decisions reach every agent, so no agent can be more than one
+    checkpoint ahead. If an agent has come back with an older state, all go back to the end of the fit, if all have
+    reached it, or else to the beginning (0). They also go back to the beginning if an agent has gone during the fit.
+    """
+    everybody = records.values()
+    newest = min(record.newest for record in everybody)
+    model = min(record.model for record in everybody)
+    if somebody_has_gone(records) and model == 0:
+        return 0
+    return newest if newest >= max(record.oldest for record in everybody) else model
+
+
+def somebody_has_gone(records: Mapping[int, Record]) -> bool:
+    """Whether fewer have met than the last time."""
+    return any(record.n_met > len(records) for record in records.values())
+
+
+def check_members(records: Mapping[int, Record]) -> None:
+    """Raise the same MeetingError at every agent if an agent is missing that was not given up."""
+    abandoned = sorted({number for record in records.values() for number in record.abandoned})
+    n_members = max(record.n_members for record in records.values())
+    if abandoned and n_members == 0:
+        raise MeetingError(
+            f"agents {abandoned} were given up before all had met, so no agent can know who else is missing; begin a "
+            "new study without them"
+        )
+    n_missing = n_members - len(records) - len(abandoned)
+    if n_members and n_missing > 0:
+        raise MeetingError(
+            f"{n_missing} agents cannot be reached without agents {abandoned}: the network has fallen apart"
+        )
+    if n_members and n_missing < 0:
+        raise MeetingError(f"expected the {n_members} agents of the first meeting, got {len(records)} agents")
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What everybody knows after the meeting.
+
+    Agents have *positions* here: the parties 0, ..., N-1 in the order of their numbers, then the server of a star.
+    """
+
+    numbers: tuple[int, ...]
+    """Each position's agent."""
+    network: Network
+    n_rows: int
+    agreement: Agreement
+
+    @cached_property
+    def position_of(self) -> dict[int, int]:
+        """Agent number to position."""
+        return {number: position for position, number in enumerate(self.numbers)}
+
+
+def find_roles(records: Iterable[Record], agreement: Agreement) -> Roles:
+    """Check that the agents can work together, and find everybody's part.
+
+    Raises
+    ------
+    MeetingError
+        In words that are the same for all agents.
+    """
+    bare = (replace_progress(record) for record in sorted(records, key=lambda record: record.number))
+    return _find_roles(tuple(bare), agreement)
+
+
+def replace_progress(record: Record) -> Record:
+    """The part of a record that stays the same as long as the agent does."""
+    return msgspec.structs.replace(record, newest=0, oldest=0, model=0, n_met=0, n_members=0, abandoned=())
+
+
+@lru_cache(maxsize=4)  # agents of one process need the same answer
+def _find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
+    parties = [record for record in records if record.n_columns > 0]
+    others = [record for record in records if record.n_columns == 0]
+    first = records[0]
+    for record in records:
+        if record.digest != first.digest:
+            raise MeetingError(
+                f"expected the same agreement everywhere, got others from {first.name!r} and {record.name!r}; "
+                "compare their settings, seed and summation"
+            )
+    if not parties:
+        raise MeetingError("expected parties with columns, got none")
+    names = [record.name for record in records]
+    if len(set(names)) < len(names):
+        raise MeetingError(f"expected a different name for each agent, got {', '.join(map(repr, sorted(names)))}")
+    for record in parties:
+        if record.n_rows != parties[0].n_rows:
+            raise MeetingError(
+                f"expected the same rows at every party, got {parties[0].n_rows} from {parties[0].name!r} and "
+                f"{record.n_rows} from {record.name!r}; a row that a party lacks is a row of gaps (NaN)"
+            )
+    ordered = [*parties, *others]
+    positions = {record.number: position for position, record in enumerate(ordered)}
+    links = nx.Graph()
+    links.add_nodes_from(range(len(ordered)))
+    for record in records:
+        for neighbour in record.neighbours:
+            other = ordered[positions[neighbour]]
+            if record.number not in other.neighbours:
+                raise MeetingError(
+                    f"expected links that go both ways, got one from {record.name!r} to {other.name!r} only"
+                )
+            links.add_edge(positions[record.number], positions[neighbour])
+    network = _find_network(parties, others, links, agreement)
+    roles = Roles(tuple(record.number for record in ordered), network, parties[0].n_rows, agreement)
+    for position, path in sorted(network.paths.items()):
+        if len(path) - 1 > ordered[position].most_hops:
+            raise MeetingError(
+                f"party {ordered[position].name!r} refuses: its columns would travel {len(path) - 1} hops to "
+                f"{ordered[path[0]].name!r}, and it allows {ordered[position].most_hops}; try a smaller hops, or ask "
+                "the party"
+            )
+    return roles
+
+
+def _find_network(parties: list[Record], others: list[Record], links: nx.Graph, agreement: Agreement) -> Network:
+    """The network as a simulation would have it; columns are numbered party by party."""
+    ends = np.cumsum([record.n_columns for record in parties])
+    columns: dict[Hashable, list[int]] = {
+        record.name: list(range(end - record.n_columns, end))
+        for record, end in zip(parties, ends.tolist(), strict=True)
+    }
+    is_star = agreement.summation.has_server
+    if is_star:
+        spokes = {(position, len(parties)) for position in range(len(parties))}
+        if len(others) != 1 or {(min(link), max(link)) for link in links.edges} != spokes:
+            raise MeetingError(
+                "expected a star, one agent without columns linked to every party and no other links, got "
+                f"{len(others)} agents without columns and {links.number_of_edges()} links"
+            )
+    elif others:
+        raise MeetingError(
+            f"expected columns at every agent, got none from {others[0].name!r}; try Star(), or leave it out"
+        )
+    try:
+        network = make_network(
+            columns, "star" if is_star else links, agreement.hops, shared_generator(agreement.seed, HUB_TIES)
+        )
+        agreement.summation.check(network)
+    except ValueError as error:
+        raise MeetingError(str(error)) from None
+    return network
+
+
+def make_records(network: Network, n_rows: int, agreement_digest: str, most_hops: int) -> list[Record]:
+    """The records of a network's agents, as the agents themselves would make them."""
+    links = network.links
+    server = len(network.parties)
+    return [
+        Record(
+            number=number,
+            name=SERVER if number == server else str(network.parties[number]),
+            neighbours=tuple(sorted(links[number])),
+            n_rows=0 if number == server else n_rows,
+            n_columns=0 if number == server else len(network.columns[number]),
+            most_hops=0 if number == server else most_hops,
+            digest=agreement_digest,
+        )
+        for number in range(len(network.agents))
+    ]
+
+
+def meeting_traffic(network: Network, n_rows: int, hops: int) -> Traffic:
+    """What it costs that everybody gets everybody's record: in each round an agent hands on what it has learnt."""
+    links = network.links
+    records = make_records(network, n_rows, "0" * 16, hops)
+    agents, distances = list(links), hop_distances(links)
+    n_rounds = int(distances.max())
+    sendings = []
+    for sender, away in zip(agents, distances, strict=True):
+        for passed in range(n_rounds):
+            learnt = [records[agents[place]] for place in np.flatnonzero(away == passed)]
+            n_bytes = len(encode_records(learnt))
+            sendings += [Sending(sender, receiver, 1, n_bytes) for receiver in links[sender]]
+    return make_traffic(network.agents, sendings, n_rounds)

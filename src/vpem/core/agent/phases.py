@@ -1,0 +1,110 @@
+"""The life of an agent, as a table.
+
+Each phase is one exchange with the network: what an agent offers, what it makes of the outcome, and what may come
+next. The drawing in docs/architecture.md is made from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from vpem.core.agent.em_phases import (
+    absorb_iterate,
+    absorb_new_columns,
+    absorb_prediction,
+    absorb_repair,
+    offer_iterate,
+    offer_new_columns,
+    offer_prediction,
+    offer_repair,
+)
+from vpem.core.agent.progress import Progress
+from vpem.core.agent.start_phases import (
+    absorb_cluster,
+    absorb_columns,
+    absorb_draw,
+    absorb_first_row,
+    absorb_try,
+    absorb_weights,
+    begin_start,
+    offer_cluster,
+    offer_columns,
+    offer_draw,
+    offer_first_row,
+    offer_try,
+    offer_weights,
+)
+from vpem.core.agent.work import Offer, Outcome, Work
+
+
+class Phase(NamedTuple):
+    """One exchange with the network."""
+
+    meaning: str
+    exchange: str
+    """What travels: "columns", "sum" (perhaps with a decision), "decision"."""
+    offer: Callable[[Work, Progress], Offer]
+    absorb: Callable[[Work, Progress, Outcome], Progress]
+    next: tuple[str, ...]
+
+
+STARTING = ("first row", "cluster", "iterate")
+"""Where a start may begin, as `init_params` says."""
+
+MEETING = "meet"
+"""The phase before all others, after every loss too; see `vpem.core.agent.meeting`."""
+
+DONE = "done"
+"""The fit is finished; new rows may come."""
+
+PHASES = {
+    "pool": Phase("leaves' columns to their roots", "columns", offer_columns, absorb_columns, STARTING),
+    "first row": Phase("distances to a random row", "sum", offer_first_row, absorb_first_row, ("draw",)),
+    "draw": Phase("a chosen row, the next candidates", "decision", offer_draw, absorb_draw, ("try", "cluster")),
+    "try": Phase("distances to the candidates", "sum", offer_try, absorb_try, ("draw",)),
+    "cluster": Phase(
+        "distances to the centres", "sum", offer_cluster, absorb_cluster, ("cluster", "weights", "iterate")
+    ),
+    "weights": Phase("the first weights", "decision", offer_weights, absorb_weights, ("iterate",)),
+    "iterate": Phase(
+        "log-densities: E-step, M-step", "sum", offer_iterate, absorb_iterate, ("iterate", "repair", *STARTING, DONE)
+    ),
+    "repair": Phase("rows for broken components", "decision", offer_repair, absorb_repair, ("iterate",)),
+    "new columns": Phase(
+        "leaves' columns of new rows", "columns", offer_new_columns, absorb_new_columns, ("predict",)
+    ),
+    "predict": Phase("log-densities of new rows", "sum", offer_prediction, absorb_prediction, (DONE,)),
+}
+
+AFTER_MEETING = ("pool", *STARTING)
+"""Where life begins."""
+
+AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "repair", DONE)
+"""Where agents can go back to, beside the beginning: the fit's exchanges that carry decisions, and its end."""
+
+AFTER_DONE = ("new columns", "predict")
+"""With new rows."""
+
+
+def settle(work: Work, progress: Progress) -> Progress:
+    """Go on to a phase with an exchange: what lies between is an agent's own work."""
+    if progress.phase == "begin":
+        if work.roles.network.depth > 0:
+            return replace(progress, phase="pool")
+        progress = replace(progress, phase="start")
+    return begin_start(work, progress) if progress.phase == "start" else progress
+
+
+def draw_life() -> str:
+    """The table as a Mermaid state diagram."""
+    names = {name: name.replace(" ", "_") for name in (MEETING, *PHASES, DONE)}
+    lines = ["stateDiagram-v2", f"    [*] --> {MEETING}"]
+    lines += [f"    {MEETING} --> {names[name]}" for name in AFTER_MEETING]
+    lines += [f"    {MEETING} --> {names[name]}: after a loss" for name in AFTER_LOSS]
+    for name, phase in PHASES.items():
+        lines.append(f"    {names[name]}: {name} ({phase.exchange})")
+        lines += [f"    {names[name]} --> {names[other]}" for other in dict.fromkeys(phase.next)]
+    lines += [f"    {DONE} --> {names[name]}: new rows" for name in AFTER_DONE]
+    return "\n".join(lines)

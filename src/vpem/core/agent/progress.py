@@ -1,0 +1,247 @@
+"""How far an agent is: plain values, so that it can be saved between any two messages.
+
+`Progress` is what the algorithm has between two exchanges with the network, and is never changed in place: going back
+to a checkpoint means taking up an older one. `AgentState` is all that changes in an agent's life.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.agent.meeting import Record
+from vpem.core.agent.message import Message
+from vpem.core.blocks.batches import Kept
+from vpem.core.blocks.gaussian import Block
+from vpem.core.decisions.repair import Case, RepairQueue
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """K-means on the way to a start. Only roots have centres; only the root of the first hub draws."""
+
+    picked: Integers
+    """Rows that k-means++ has chosen so far."""
+    candidates: Integers
+    """Rows of which it will choose the next."""
+    n_draws: int = 0
+    generator: NDArray[np.uint64] | None = None
+    """Of the draws; see `pack_generator`."""
+    choice: int = 0
+    """What the root of the first hub will tell: the row that it has chosen."""
+    closest: Array | None = None
+    """(n_rows,): squared distance of each row to the nearest chosen one, as the root of the first hub sees it."""
+    centres: Array | None = None
+    """(n_components, n_columns)"""
+    limit: float = 0.0
+    """Squared movement that counts as none."""
+    n_iter: int = 0
+    lowest: float = math.inf
+    since_lowest: int = 0
+    would_stop: bool = True
+    """Whether this agent has nothing against ending; one without centres never has."""
+    counts: Array | None = None
+    block: Block | None = None
+    """The start that the last labels give, while the weights are on their way."""
+    collapsed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """EM from one start. Only roots have parameters."""
+
+    findings: Array
+    """(n_components,): what this agent has found broken, to be told with the next sum."""
+    weights: Array | None = None
+    """(n_components,)"""
+    block: Block | None = None
+    iteration: int = 0
+    """Iterations that are finished."""
+    history: tuple[float, ...] = ()
+    """Log-likelihood (with batches: free energy) per row of each."""
+    queue: RepairQueue = field(default_factory=RepairQueue)
+    start_cases: tuple[Case, ...] = ()
+    repaired: bool = False
+    """Whether a component was restarted after the last iteration."""
+    agreed: tuple[float, ...] = ()
+    """Lower bounds of the last iterations, of the root that sees the smallest."""
+    converged: bool = False
+    final: bool = False
+    """Whether this pass is the last one: it gives the responsibilities of the final parameters."""
+    fresh: bool = True
+    """Whether all batches of this pass are visited with the same parameters."""
+    batch: int = 0
+    kept: tuple[Kept | None, ...] = ()
+    """What each batch left behind."""
+    later: tuple[Kept | None, ...] = ()
+    """What each batch and all after it had left behind before this pass."""
+    earlier: Kept | None = None
+    """What the batches of this pass have left behind."""
+    energy: float = 0.0
+    collapsed: tuple[int, ...] = ()
+    worst_scores: Array = field(default_factory=lambda: np.empty(0))
+    worst_rows: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    responsibilities: Array | None = None
+    """(n_rows, n_components): of the final parameters, as far as they have been found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a run has come to."""
+
+    agreed: float
+    """What the run counts for beside others."""
+    weights: Array | None
+    block: Block | None
+    responsibilities: Array | None
+    history: tuple[float, ...]
+    converged: bool
+    start: int
+    """Number of the start that it comes from."""
+    repairs: tuple[tuple[int, int, str, str, bool], ...]
+    """The fields of `vpem.core.decisions.repair.Repair`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """New rows."""
+
+    n_rows: int
+    columns: Array | None
+    """(n_rows, n_columns): the party's own."""
+    pooled: Array | None = None
+    """(n_rows, n_block_columns): at the root of a hub."""
+    responsibilities: Array | None = None
+    """(n_rows, n_components), once they are found, for those who may see them."""
+    log_densities: Array | None = None
+    """(n_rows,)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """How far the algorithm is."""
+
+    n_predictions: int = 0
+    """Tables of new rows that are done."""
+
+    phase: str = "begin"
+    """What comes next; one of `vpem.core.agent.phases.PHASES`."""
+    start: int = 0
+    """Number of the start."""
+    clustering: Clustering | None = None
+    run: Run | None = None
+    best: Model | None = None
+    prediction: Prediction | None = None
+    """The last one, or the one at work."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """How far the present exchange with the network is."""
+
+    step: int = 0
+    """Rounds of it that are over."""
+    sent: bool = False
+    """Whether this round's messages are out."""
+    n_values: int = 0
+    """Of a sum, the same for all agents."""
+    values: Array | None = None
+    """What this agent has so far."""
+    decision: Array | None = None
+    pieces: dict[int, Array] = field(default_factory=dict)
+    """Columns on their way to a root, by position."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Where agents can go back to together."""
+
+    number: int
+    progress: Progress
+
+
+@dataclass(eq=False)
+class AgentState:
+    """All that changes in an agent's life."""
+
+    epoch: int = -1
+    """-1 before the start."""
+    round: int = 0
+    meeting: bool = False
+    """Whether the present exchange is the one in which agents get to know each other."""
+    exchange: Exchange | None = None
+    """None if there is nothing to exchange: before the start, when all is done, after a failure."""
+    progress: Progress = field(default_factory=Progress)
+    records: dict[int, Record] = field(default_factory=dict)
+    """Of the agents that are known."""
+    learnt: tuple[int, ...] = ()
+    """Whose records the last round has brought."""
+    members: tuple[int, ...] = ()
+    """All agents of the first meeting."""
+    n_met: int = 0
+    """How many agents the last meeting had."""
+    started: bool = False
+    requests: dict[int, Prediction] = field(default_factory=dict)
+    """New rows, by the number of their prediction: the last that was done, and one that may wait for its turn."""
+    pooled: Array | None = None
+    """(n_rows, n_block_columns): the hub's columns, at its root."""
+    mailbox: dict[int, dict[int, Message]] = field(default_factory=dict)
+    """Messages by round and sender."""
+    checkpoints: tuple[Checkpoint, ...] = (Checkpoint(0, Progress()),)
+    """The beginning, the end of the fit once it is reached, and the last two."""
+    lost: frozenset[int] = frozenset()
+    """Neighbours that cannot be reached at present."""
+    abandoned: frozenset[int] = frozenset()
+    """Neighbours that will not come back."""
+    failure: str | None = None
+    """Why the study has ended, if it could not go on."""
+
+    def copy(self) -> AgentState:
+        """Another state with the same contents, which are never changed in place; `copy.copy`, but fast."""
+        other = object.__new__(AgentState)
+        other.__dict__.update(self.__dict__)
+        return other
+
+
+def orderly(value: Any) -> Any:
+    """The same value with every array in the usual order in memory, as it would be after it was saved and restored.
+
+    Otherwise a restored agent might multiply its matrices another way, and get other last bits.
+    """
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(value) if value.ndim else value
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: getattr(value, part.name) for part in fields(value)}
+        changed = {name: new for name, old in parts.items() if (new := orderly(old)) is not old}
+        return replace(value, **changed) if changed else value
+    if isinstance(value, tuple):
+        ordered = [orderly(part) for part in value]
+        if all(new is old for new, old in zip(ordered, value, strict=True)):
+            return value
+        return type(value)(*ordered) if hasattr(value, "_fields") else tuple(ordered)
+    return value
+
+
+def pack_generator(generator: np.random.Generator) -> NDArray[np.uint64]:
+    """State of a PCG64 generator as plain numbers; (6,)."""
+    state: Any = generator.bit_generator.state
+    words = [word for number in state["state"].values() for word in divmod(number, 2**64)]
+    return np.array([*words, state["has_uint32"], state["uinteger"]], dtype=np.uint64)
+
+
+def unpack_generator(packed: NDArray[np.uint64]) -> np.random.Generator:
+    """Inverse of `pack_generator`."""
+    generator = np.random.default_rng(0)
+    words = [int(word) for word in packed]
+    state: Any = generator.bit_generator.state
+    state["state"] = {"state": words[0] * 2**64 + words[1], "inc": words[2] * 2**64 + words[3]}
+    state["has_uint32"], state["uinteger"] = words[4], words[5]
+    generator.bit_generator.state = state
+    return generator

@@ -1,0 +1,230 @@
+"""Phases before EM: columns that are pooled, and starts, of which k-means needs the network.
+
+A phase's `offer` is what the agent brings to the exchange; its `absorb` is what it makes of the outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from vpem.core.agent.em_phases import begin_run
+from vpem.core.agent.progress import Array, Clustering, Integers, Progress, pack_generator, unpack_generator
+from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
+from vpem.core.blocks.gaussian import make_weights
+from vpem.core.blocks.overall import shared_statistics
+from vpem.core.decisions.initial import (
+    KMEANS_MAX_ITER,
+    KMEANS_TOL,
+    START,
+    around,
+    draw_candidates,
+    lloyd_stop,
+    movement_limit,
+    n_candidates,
+    random_responsibilities,
+    random_rows,
+    shared_generator,
+)
+
+
+def offer_columns(work: Work, _: Progress) -> Offer:
+    """A party's own columns, to be sent to the root of its hub."""
+    return Offer(columns=None if work.own is None else np.asarray(work.own[:], dtype=np.float64))
+
+
+def absorb_columns(_: Work, progress: Progress, __: Outcome) -> Progress:
+    """Go on to the first start; the columns themselves are put together by the agent."""
+    return replace(progress, phase="start")
+
+
+def begin_start(work: Work, progress: Progress) -> Progress:
+    """Begin the start whose number it is."""
+    kind, n_components = work.roles.agreement.init_params, work.settings.n_components
+    generator = shared_generator(work.roles.agreement.seed, START, progress.start)
+    n_rows = work.roles.n_rows
+    if kind in ("kmeans", "k-means++"):
+        picked = random_rows(generator, n_rows, 1).astype(np.int64)
+        packed = pack_generator(generator) if work.is_first_root else None
+        clustering = Clustering(picked, picked[:0], generator=packed, choice=int(picked[0]))
+        if n_components == 1:
+            return begin_clusters(work, replace(progress, clustering=clustering))
+        return replace(progress, phase="first row", clustering=clustering)
+    if not work.is_root or kind == "given":
+        return begin_run(work, progress, None, None)
+    everything = work.overall.blocks[0]
+    if kind == "random_from_data":
+        means = work.rows(random_rows(generator, n_rows, n_components).astype(np.int64))
+        weights = np.full(n_components, 1.0 / n_components)
+        return begin_run(work, progress, weights, around(means, everything, work.settings.covariance_type))
+    # Gaps are filled in as the party's overall Gaussian expects them.
+    means = np.repeat(everything.means, n_components, axis=0)
+    before = around(means, everything, work.settings.covariance_type)
+    counts, (statistics,) = shared_statistics(
+        work.table,
+        work.lone,
+        [before],
+        lambda rows: random_responsibilities(generator, rows, n_components),
+        work.overall.has_gaps,
+    )
+    block, collapsed = work.m_step(statistics, before)
+    return begin_run(work, progress, make_weights(counts[0]), block, tuple(collapsed))
+
+
+def offer_first_row(work: Work, progress: Progress) -> Offer:
+    """Distances to the row that the shared seed chose."""
+    return _offer_distances(work, _clustering(progress).picked)
+
+
+def absorb_first_row(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """The root of the first hub draws candidates for the next row."""
+    clustering = _clustering(progress)
+    if work.is_first_root:
+        clustering = _draw(work, replace(clustering, closest=outcome.values.copy()))
+    return replace(progress, phase="draw", clustering=clustering)
+
+
+def offer_draw(work: Work, progress: Progress) -> Offer:
+    """The chosen row, and the candidates for the next one."""
+    clustering = _clustering(progress)
+    decision = np.full(1 + n_candidates(work.settings.n_components), math.inf)
+    if work.is_first_root:
+        decision[0] = clustering.choice
+        decision[1:] = clustering.candidates if len(clustering.candidates) else clustering.choice
+    return Offer(decision=decision)
+
+
+def absorb_draw(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """Everybody knows the chosen row now."""
+    clustering = _clustering(progress)
+    rows = row_numbers(outcome.decision, work.roles.n_rows)
+    picked = clustering.picked if clustering.n_draws == 0 else np.append(clustering.picked, rows[0])
+    clustering = replace(clustering, picked=picked, candidates=rows[1:].copy(), n_draws=clustering.n_draws + 1)
+    if len(picked) < work.settings.n_components:
+        return replace(progress, phase="try", clustering=clustering)
+    return begin_clusters(work, replace(progress, clustering=clustering))
+
+
+def offer_try(work: Work, progress: Progress) -> Offer:
+    """Distances to the candidates."""
+    return _offer_distances(work, _clustering(progress).candidates)
+
+
+def absorb_try(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """The root of the first hub chooses the candidate that leaves the smallest distances."""
+    clustering = _clustering(progress)
+    if work.is_first_root:
+        assert clustering.closest is not None, "it has seen the distances to the first row"
+        distances = np.minimum(outcome.values.reshape(work.roles.n_rows, -1), clustering.closest[:, None])
+        best = int(distances.sum(axis=0).argmin())
+        choice = int(clustering.candidates[best])
+        clustering = replace(clustering, closest=distances[:, best].copy(), choice=choice)
+        if len(clustering.picked) + 1 < work.settings.n_components:
+            clustering = _draw(work, clustering)
+        else:
+            clustering = replace(clustering, candidates=clustering.candidates[:0])
+    return replace(progress, phase="draw", clustering=clustering)
+
+
+def begin_clusters(work: Work, progress: Progress) -> Progress:
+    """Lloyd's algorithm from the chosen rows."""
+    clustering = replace(_clustering(progress), closest=None, generator=None)
+    if work.is_root:
+        centres = work.rows(clustering.picked)
+        n_features = sum(map(len, work.roles.network.columns))
+        limit = movement_limit(KMEANS_TOL, work.overall.variances, centres, n_features)
+        clustering = replace(clustering, centres=centres, limit=limit, would_stop=False)
+    return replace(progress, phase="cluster", clustering=clustering)
+
+
+def offer_cluster(work: Work, progress: Progress) -> Offer:
+    """Distances to the centres; rides along: whether this agent would stop."""
+    clustering = _clustering(progress)
+    n_values = work.roles.n_rows * work.settings.n_components
+    values = None
+    if clustering.centres is not None:
+        values = _distances(work, clustering.centres)
+    return Offer(n_values, values, np.array([float(clustering.would_stop)]))
+
+
+def absorb_cluster(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """Move the centres, or start EM from the labels."""
+    clustering = _clustering(progress)
+    sums = outcome.values.reshape(work.roles.n_rows, -1)
+    ended = clustering.n_iter > 0 and bool(outcome.decision[0])
+    most = KMEANS_MAX_ITER if work.roles.agreement.init_params == "kmeans" else 0
+    if ended or clustering.n_iter == most:
+        return _start_from_labels(work, progress, sums)
+    clustering = replace(clustering, n_iter=clustering.n_iter + 1)
+    if clustering.centres is not None:
+        found = work.collect(work.kmeans_pass(clustering.centres), slice(0, work.roles.n_rows), -0.5 * sums)
+        centres, inertia = found.means(), float(found.scores[0])
+        settled = np.square(centres - clustering.centres).sum() <= clustering.limit
+        would_stop, lowest, since = lloyd_stop(settled, inertia, clustering.lowest, clustering.since_lowest)
+        clustering = replace(
+            clustering,
+            centres=centres,
+            lowest=float(lowest),
+            since_lowest=int(since),
+            would_stop=bool(would_stop),
+        )
+    return replace(progress, clustering=clustering)
+
+
+def offer_weights(work: Work, progress: Progress) -> Offer:
+    """How many rows each component has at the start, as the root of the first hub sees it."""
+    clustering = _clustering(progress)
+    decision = np.full(work.settings.n_components, math.inf)
+    if work.is_first_root:
+        assert clustering.counts is not None, "it has counted"
+        decision = clustering.counts
+    return Offer(decision=decision)
+
+
+def absorb_weights(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """All begin EM with the same weights."""
+    clustering = _clustering(progress)
+    counts = outcome.decision
+    if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() > 0):
+        raise StudyError(f"expected how many rows each component has, got {counts.tolist()}")
+    return begin_run(work, progress, make_weights(counts), clustering.block, clustering.collapsed)
+
+
+def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
+    clustering = _clustering(progress)
+    all_see_the_same = work.roles.agreement.summation.is_common or len(work.roles.network.hubs) == 1
+    if clustering.centres is None:
+        return begin_run(work, progress, None, None) if all_see_the_same else replace(progress, phase="weights")
+    before = around(clustering.centres, work.overall.blocks[0], work.settings.covariance_type)
+    halves = work.kmeans_pass(clustering.centres, fill=before)
+    found = work.collect(halves, slice(0, work.roles.n_rows), -0.5 * sums)
+    block, collapsed = work.m_step(found.statistics()[0], before)
+    if all_see_the_same:
+        return begin_run(work, progress, make_weights(found.counts[0]), block, tuple(collapsed))
+    clustering = replace(clustering, block=block, collapsed=tuple(collapsed), counts=found.counts[0])
+    return replace(progress, phase="weights", clustering=clustering)
+
+
+def _clustering(progress: Progress) -> Clustering:
+    assert progress.clustering is not None, "a phase of k-means"
+    return progress.clustering
+
+
+def _draw(work: Work, clustering: Clustering) -> Clustering:
+    """Candidates for the next row."""
+    assert clustering.generator is not None, "only the first root draws"
+    assert clustering.closest is not None, "after it has seen distances"
+    generator = unpack_generator(clustering.generator)
+    rows = draw_candidates(generator, clustering.closest, n_candidates(work.settings.n_components))
+    return replace(clustering, candidates=rows.astype(np.int64), generator=pack_generator(generator))
+
+
+def _distances(work: Work, centres: Array) -> Array:
+    return -2.0 * work.contribute(work.kmeans_pass(centres), slice(0, work.roles.n_rows))
+
+
+def _offer_distances(work: Work, numbers: Integers) -> Offer:
+    values = _distances(work, work.rows(numbers)) if work.is_root else None
+    return Offer(work.roles.n_rows * len(numbers), values)

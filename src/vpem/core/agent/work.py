@@ -1,0 +1,181 @@
+"""What one agent works with between its exchanges with the network: its part, and the columns of its block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.agent.meeting import Roles
+from vpem.core.agent.progress import Array, Integers
+from vpem.core.blocks.batches import batch_slices
+from vpem.core.blocks.gaussian import Block, Statistics, careful_m_step
+from vpem.core.blocks.overall import Overall, describe
+from vpem.core.blocks.packed import Densities, Layout, make_layout
+from vpem.core.blocks.sweep import Pass, Sums, em_pass, kmeans_pass
+from vpem.core.network.hubs import Hub
+from vpem.core.network.parties import Network
+from vpem.core.rows import Table, row_chunks
+from vpem.core.settings import Settings
+
+ONE_VIEW = np.zeros(1, dtype=np.int64)
+"""An agent sees one result of a sum: its own."""
+
+
+class Given(NamedTuple):
+    """A start that a root was given, or parts of it; for its own block."""
+
+    weights: Array | None = None
+    means: Array | None = None
+    covariances: Array | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no start has to be found."""
+        return self.weights is not None and self.means is not None and self.covariances is not None
+
+
+class Offer(NamedTuple):
+    """What an agent brings to an exchange."""
+
+    n_values: int = 0
+    """Length of the sum, the same for all agents."""
+    values: Array | None = None
+    """A root's term."""
+    decision: Array | None = None
+    columns: Array | None = None
+    """A party's own, to be pooled."""
+
+
+class Outcome(NamedTuple):
+    """What an exchange has brought."""
+
+    values: Array
+    """The sum, as this agent sees it; empty if there was none."""
+    decision: Array
+    """Empty if there was none."""
+
+
+class StudyError(Exception):
+    """The study cannot go on, and every agent knows by itself."""
+
+
+@dataclass(eq=False)
+class Work:
+    """What an agent works with, beside its progress."""
+
+    roles: Roles
+    position: int
+    own: Table | None
+    """A party's own columns."""
+    pooled: Array | None
+    """Its hub's, if it is the root of several."""
+    given: Given
+
+    @property
+    def settings(self) -> Settings:
+        """How the mixture is fitted."""
+        return self.roles.agreement.settings
+
+    @cached_property
+    def is_root(self) -> bool:
+        """Whether it has a block."""
+        return self.roles.network.is_root(self.position)
+
+    @property
+    def hub(self) -> int:
+        """Number of its hub."""
+        hub = self.roles.network.hub_of[self.position]
+        assert hub is not None, "a server has no hub"
+        return hub
+
+    @cached_property
+    def is_first_root(self) -> bool:
+        """Whether it chooses for all."""
+        return self.is_root and self.hub == 0
+
+    @property
+    def table(self) -> Table:
+        """The columns of its block."""
+        table = self.own if self.pooled is None else self.pooled
+        assert table is not None, "a root has columns"
+        return table
+
+    @cached_property
+    def batches(self) -> list[slice]:
+        """All rows, in batches if agreed."""
+        return batch_slices(self.roles.n_rows, self.roles.agreement.batch_size or self.roles.n_rows)
+
+    @cached_property
+    def lone(self) -> Network:
+        """A network of this root alone: its own block is all that it can describe."""
+        name = self.roles.network.parties[self.position]
+        return Network((name,), (np.arange(self.table.shape[1], dtype=np.intp),), None, (Hub(0, (0,)),))
+
+    @cached_property
+    def overall(self) -> Overall:
+        """Moments of its block."""
+        return describe(self.table, self.lone, self.settings.rule)
+
+    def rows(self, numbers: Integers) -> Array:
+        """Its part of some rows; a gap becomes the column's mean."""
+        return self.overall.rows(self.table, numbers.astype(np.intp), self.lone)[0]
+
+    @cached_property
+    def columns(self) -> NDArray[np.intp]:
+        """Numbers of its block's columns."""
+        return np.arange(self.table.shape[1], dtype=np.intp)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of its block's statistics in EM."""
+        return make_layout([len(self.columns)], self.settings.n_components, is_matrix=self.settings.rule.is_matrix)
+
+    def em_pass(self, block: Block, weights: Array, *, new_rows: bool = False) -> Pass:
+        """E-step of its block; of new rows nothing is collected."""
+        overall = None if new_rows else self.overall
+        return em_pass(self.layout, (block,), self.columns, overall, np.log(weights)[None], ONE_VIEW)
+
+    def kmeans_pass(self, centres: Array, fill: Block | None = None) -> Pass:
+        """Distances to centres, (n_centres, n_columns), and what their rows give; with `fill`, as EM needs it."""
+        densities = None if fill is None else Densities(self.layout, [fill])
+        zeros = np.zeros(len(self.columns), dtype=np.int64)
+        return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=densities)
+
+    def contribute(self, halves: Pass, rows: slice) -> Array:
+        """Its term of a sum over some rows; (n_rows * n_components,)."""
+        found = np.empty((rows.stop - rows.start, halves.layout.n_components))
+        for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
+            for tile in halves.tiles(self.table[chunk], chunk.start - rows.start):
+                found[tile.rows] = halves.contribute(tile)[0].T
+        return found.ravel()
+
+    def collect(self, halves: Pass, rows: slice, sums: Array) -> Sums:
+        """What some rows give, from the network's sums of them, (n_rows, n_components)."""
+
+        def run(halves: Pass) -> Sums:
+            total = halves.begin()
+            for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
+                for tile in halves.tiles(self.table[chunk], chunk.start):
+                    own = sums[tile.rows.start - rows.start : tile.rows.stop - rows.start]
+                    halves.collect(tile, np.array(own.T[None], order="C"), total)
+                total.rank()
+            return total
+
+        return halves.run_with(run)
+
+    def m_step(self, statistics: Statistics, previous: Block) -> tuple[Block, list[int]]:
+        """New parameters of the block, and what could not have any."""
+        return careful_m_step(statistics, self.settings.rule, previous, self.overall.smallest_variances[0])
+
+
+def row_numbers(decision: Array, n_rows: int) -> Integers:
+    """Numbers of rows that one agent chose for all; StudyError if they are none."""
+    if not ((decision >= 0) & (decision < n_rows) & (decision % 1 == 0)).all():
+        raise StudyError(
+            f"expected numbers of rows from 0 to {n_rows - 1} from the first root, got {decision.tolist()}"
+        )
+    return decision.astype(np.int64)

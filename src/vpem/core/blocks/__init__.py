@@ -1,0 +1,1 @@
+"""A block of columns, and all that its holder computes by itself: densities, statistics, M-steps."""

@@ -1,0 +1,320 @@
+"""Compiled inner loops of a pass over rows, for columns that are independent of each other; and responsibilities.
+
+`tests/definitions.py` says in plain numpy what is computed; the tests hold each kernel to it. All work on a tile of
+rows with columns before rows in memory, so that the machine's vectors run along the rows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vpem.core.blocks.compiling import PRECISE, REORDER, compiled
+from vpem.core.blocks.gaussian import LOWEST
+
+
+@compiled(REORDER)
+def count_larger(X, size):  # type: ignore[no-untyped-def]
+    """How many values of X (n_rows, n_columns) are larger than a size, or smaller than minus it; gaps are not."""
+    count = 0
+    for m in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            count += abs(X[m, j]) > size
+    return count
+
+
+@compiled(REORDER)
+def add_moments(X, counts, sums, largest):  # type: ignore[no-untyped-def]
+    """Number, sum and largest size of each column's values in X (n_rows, n_columns), added to (n_columns,) each."""
+    for m in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[m, j]
+            value = x if x == x else 0.0
+            counts[j] += 1.0 if x == x else 0.0
+            sums[j] += value
+            largest[j] = max(largest[j], abs(value))
+
+
+@compiled(REORDER)
+def add_squares(X, means, squares):  # type: ignore[no-untyped-def]
+    """Squared deviations of X (n_rows, n_columns) from means (n_columns,), added to squares; a gap adds nothing."""
+    for m in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            deviation = X[m, j] - means[j]
+            squares[j] += deviation * deviation if deviation == deviation else 0.0
+
+
+@compiled(REORDER)
+def add_columns(XT, columns, means, scales, normalizers, targets, out):  # type: ignore[no-untyped-def]
+    """Log-densities of single columns, added to their blocks; a gap adds nothing.
+
+    XT (n_columns, n_rows); columns: which to take; means, scales (1 / deviation), normalizers (n_components,
+    n_columns); targets (n_columns,): each column's place in out (n_targets, n_components, n_rows).
+    """
+    n_rows = XT.shape[1]
+    for j in columns:
+        target = targets[j]
+        for k in range(means.shape[0]):
+            mean, scale, normalizer = means[k, j], scales[k, j], normalizers[k, j]
+            for m in range(n_rows):
+                x = XT[j, m]
+                deviation = (x - mean) * scale
+                value = max(normalizer - 0.5 * deviation * deviation, LOWEST)
+                out[target, k, m] += value if x == x else 0.0
+
+
+@compiled(REORDER)
+def total_of(values):  # type: ignore[no-untyped-def]
+    """Sum of values."""
+    total = 0.0
+    for m in range(values.shape[0]):
+        total += values[m]
+    return total
+
+
+@compiled(PRECISE)
+def respond(sums, log_weights, scores, counts, entropies, has_gaps):  # type: ignore[no-untyped-def]
+    """Responsibilities in place of sums, and zeros for rows that no party has, whose sums are zero.
+
+    sums (n_views, n_components, n_rows), log_weights (n_views, n_components); fills scores (n_views, n_rows) with
+    log-likelihoods, and adds to counts (n_views, n_components) and entropies (n_views,).
+
+    The exponential is the usual one: a power of two, put together from its bits, times a polynomial; to the last bit
+    or two, and in vectors.
+    """
+    n_views, n_components, n_rows = sums.shape
+    largest, total, bits = np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
+    powers, is_there = bits.view(np.float64), np.empty(n_rows)
+    joint = np.empty((n_components, n_rows))
+    for v in range(n_views):
+        largest[:] = -np.inf
+        total[:] = 0.0
+        is_there[:] = 0.0 if has_gaps else 1.0
+        if has_gaps:
+            for k in range(n_components):
+                for m in range(n_rows):
+                    is_there[m] = 1.0 if sums[v, k, m] != 0.0 else is_there[m]
+        for k in range(n_components):
+            weight = log_weights[v, k]
+            for m in range(n_rows):
+                joint[k, m] = sums[v, k, m] + weight
+                largest[m] = max(largest[m], joint[k, m])
+        for k in range(n_components):
+            for m in range(n_rows):
+                x = max(joint[k, m] - largest[m], -708.0)
+                shifted = x * 1.4426950408889634 + 6755399441055744.0  # the nearest whole number, in its last bits
+                powers[m] = shifted
+                whole = shifted - 6755399441055744.0
+                rest = (x - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10
+                p = 1.0 / 479001600
+                p = p * rest + 1.0 / 39916800
+                p = p * rest + 1.0 / 3628800
+                p = p * rest + 1.0 / 362880
+                p = p * rest + 1.0 / 40320
+                p = p * rest + 1.0 / 5040
+                p = p * rest + 1.0 / 720
+                p = p * rest + 1.0 / 120
+                p = p * rest + 1.0 / 24
+                p = p * rest + 1.0 / 6
+                p = p * rest + 0.5
+                p = p * rest + 1.0
+                sums[v, k, m] = (p * rest + 1.0) if x > -708.0 else 0.0
+            for m in range(n_rows):
+                bits[m] = (bits[m] + 1023) << 52
+            for m in range(n_rows):
+                sums[v, k, m] *= powers[m]
+                total[m] += sums[v, k, m]
+        for m in range(n_rows):
+            scores[v, m] = (math.log(total[m]) + largest[m]) * is_there[m]
+            total[m] = is_there[m] / total[m]
+        largest[:] = 0.0  # no longer needed: what the entropy is made of
+        for k in range(n_components):
+            for m in range(n_rows):
+                responsibility = sums[v, k, m] * total[m]
+                sums[v, k, m] = responsibility
+                largest[m] += responsibility * (scores[v, m] - joint[k, m])
+            counts[v, k] += total_of(sums[v, k])
+        entropies[v] += total_of(largest)
+
+
+@compiled(PRECISE)
+def respond_nearest(sums, scores, counts):  # type: ignore[no-untyped-def]
+    """Hard responsibilities in place of sums of -1/2 squared distances; `definitions.nearest` in the tests.
+
+    Fills scores (n_views, n_rows) with squared distances, adds to counts (n_views, n_components).
+    """
+    n_views, n_components, n_rows = sums.shape
+    for v in range(n_views):
+        for m in range(n_rows):
+            best, is_nowhere = 0, True
+            for k in range(n_components):
+                is_nowhere = is_nowhere and sums[v, k, m] == 0.0
+                if sums[v, k, m] > sums[v, best, m]:
+                    best = k
+            scores[v, m] = -2.0 * sums[v, best, m]
+            for k in range(n_components):
+                value = 1.0 if k == best else 0.0
+                if is_nowhere:
+                    value = 1.0 / n_components
+                sums[v, k, m] = value
+                counts[v, k] += value
+
+
+@compiled(REORDER)
+def collect_columns(XT, columns, shifts, responsibilities, views, counts, firsts, seconds):  # type: ignore[no-untyped-def]
+    """Weighted sums of single columns' deviations from shifts (n_components, n_columns), and of their squares.
+
+    responsibilities (n_views, n_components, n_rows), views (n_columns,): which to take; adds to counts, firsts and
+    seconds (n_components, n_columns). Gaps do not count.
+    """
+    n_rows = XT.shape[1]
+    for j in columns:
+        view = views[j]
+        for k in range(shifts.shape[0]):
+            shift, count, first, second = shifts[k, j], 0.0, 0.0, 0.0
+            for m in range(n_rows):
+                x = XT[j, m]
+                there = x == x
+                weight = responsibilities[view, k, m] if there else 0.0
+                deviation = x - shift if there else 0.0
+                count += weight
+                first += weight * deviation
+                second += weight * deviation * deviation
+            counts[k, j] += count
+            firsts[k, j] += first
+            seconds[k, j] += second
+
+
+@compiled(REORDER)
+def fill_columns(  # type: ignore[no-untyped-def]
+    XT, blocks, starts, means, scales, shifts, responsibilities, views, counts, firsts, seconds, entropies
+):
+    """What columns lack in rows of which their block has some values, as the parameters expect it, in the same sums.
+
+    blocks: which to take; starts: first column of each; entropies (n_blocks,): of what is filled in.
+    """
+    n_rows, n_components = XT.shape[1], means.shape[0]
+    is_there = np.empty(n_rows)
+    for b in blocks:
+        is_there[:] = 0.0
+        for j in range(starts[b], starts[b + 1]):
+            for m in range(n_rows):
+                is_there[m] = 1.0 if XT[j, m] == XT[j, m] else is_there[m]
+        for j in range(starts[b], starts[b + 1]):
+            for k in range(n_components):
+                lacking = 0.0
+                for m in range(n_rows):
+                    weight = responsibilities[views[j], k, m] * is_there[m]
+                    lacking += 0.0 if XT[j, m] == XT[j, m] else weight
+                if lacking > 0.0:
+                    moved, scale = means[k, j] - shifts[k, j], scales[k, j]
+                    counts[k, j] += lacking
+                    firsts[k, j] += lacking * moved
+                    seconds[k, j] += lacking * (moved * moved + 1.0 / (scale * scale))
+                    entropies[b] += lacking * (0.5 + 0.5 * math.log(2.0 * math.pi) - math.log(scale))
+
+
+@compiled(REORDER)
+def pass_columns(  # type: ignore[no-untyped-def]
+    X, means, scales, normalizers, log_weights, shifts, counts, firsts, seconds, totals, scores, entropies
+):
+    """A whole pass in which all columns are independent and everybody gets the exact sum: each row is read once.
+
+    X (n_rows, n_columns), as it is; means, scales, normalizers, shifts, and the sums counts, firsts and seconds
+    (n_components, n_columns) in the order of its columns; log_weights, totals (n_components,); scores (n_rows,),
+    which is infinity for a row without any value; entropies (1,). The sums are those of `collect_columns`; shifts of
+    no columns collect nothing.
+    """
+    n_rows, n_columns = X.shape
+    n_components = means.shape[0]
+    joint, powers, constants = np.empty(n_components), np.empty(n_components), np.empty(n_components)
+    for k in range(n_components):
+        constants[k] = log_weights[k]
+        for j in range(n_columns):
+            constants[k] += normalizers[k, j]
+    for m in range(n_rows):
+        n_there = n_columns
+        for k in range(n_components):
+            squares = 0.0
+            for j in range(n_columns):
+                deviation = (X[m, j] - means[k, j]) * scales[k, j]
+                squares += deviation * deviation
+            joint[k] = max(constants[k] - 0.5 * squares, LOWEST) if squares == squares else np.nan
+        if joint[0] != joint[0]:
+            n_there = 0
+            for k in range(n_components):
+                joint[k] = log_weights[k]
+            for j in range(n_columns):
+                if X[m, j] == X[m, j]:
+                    n_there += 1
+                    for k in range(n_components):
+                        deviation = (X[m, j] - means[k, j]) * scales[k, j]
+                        joint[k] += max(normalizers[k, j] - 0.5 * deviation * deviation, LOWEST)
+        if n_there == 0:
+            scores[m] = np.inf
+            continue
+        largest, total = -np.inf, 0.0
+        for k in range(n_components):
+            largest = max(largest, joint[k])
+        for k in range(n_components):
+            powers[k] = math.exp(joint[k] - largest)
+            total += powers[k]
+        score = math.log(total) + largest
+        scores[m] = score
+        for k in range(n_components):
+            weight = powers[k] / total
+            totals[k] += weight
+            entropies[0] += weight * (score - joint[k])
+            if weight == 0.0 or shifts.shape[1] == 0:
+                continue
+            if n_there == n_columns:
+                for j in range(n_columns):
+                    deviation = X[m, j] - shifts[k, j]
+                    counts[k, j] += weight
+                    firsts[k, j] += weight * deviation
+                    seconds[k, j] += weight * deviation * deviation
+            else:
+                for j in range(n_columns):
+                    if X[m, j] == X[m, j]:
+                        deviation = X[m, j] - shifts[k, j]
+                        counts[k, j] += weight
+                        firsts[k, j] += weight * deviation
+                        seconds[k, j] += weight * deviation * deviation
+
+
+@compiled(REORDER)
+def add_row_distances(X, centres, out):  # type: ignore[no-untyped-def]
+    """Minus half the squared distances of whole rows, added to out (n_centres, n_rows); a gap adds nothing.
+
+    X (n_rows, n_columns), as it lies in memory; centres (n_centres, n_columns).
+    """
+    for m in range(X.shape[0]):
+        for k in range(centres.shape[0]):
+            total = 0.0
+            for j in range(X.shape[1]):
+                deviation = X[m, j] - centres[k, j]
+                square = deviation * deviation
+                total += square if square == square else 0.0
+            out[k, m] += max(-0.5 * total, LOWEST)
+
+
+@compiled(REORDER)
+def collect_rows(X, shifts, responsibilities, counts, firsts, seconds):  # type: ignore[no-untyped-def]
+    """What `collect_columns` collects, from rows as they lie in memory and one view (n_components, n_rows).
+
+    Made for responsibilities of which most are zero: those cost nothing.
+    """
+    for m in range(X.shape[0]):
+        for k in range(shifts.shape[0]):
+            weight = responsibilities[k, m]
+            if weight == 0.0:
+                continue
+            for j in range(X.shape[1]):
+                x = X[m, j]
+                there = x == x
+                own = weight if there else 0.0
+                deviation = x - shifts[k, j] if there else 0.0
+                counts[k, j] += own
+                firsts[k, j] += own * deviation
+                seconds[k, j] += own * deviation * deviation

@@ -1,0 +1,380 @@
+"""All blocks' parameters and statistics in a few arrays, as the compiled kernels like them.
+
+A tile of rows is held with columns before rows, in the order of the blocks. Blocks of one column, and those with
+variances only, are worked on column by column; others by the kernels for matrices. Wide matrices without gaps, for
+which BLAS is faster, are worked on block by block with the functions of `vpem.core.blocks.gaussian`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks import kernels, matrix_kernels
+from vpem.core.blocks.covariances import TINY_COUNT
+from vpem.core.blocks.gaussian import Block, Statistics, block_statistics, log_contribution, make_block
+from vpem.core.blocks.matrix_kernels import Patterns, find_patterns
+from vpem.core.rows import Rows
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+WIDEST_MATRIX = 128
+"""Columns of a block up to which the kernel beats BLAS; `benchmarks/crossover.py` measures it."""
+
+NOTHING = np.empty(0)
+"""Where a kernel needs no array."""
+
+FAR = 1e4
+"""A shift that is this many variances away from the mean (squared) costs too many digits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where each block is in the packed arrays; made by `make_layout`."""
+
+    starts: Numbers
+    """(n_blocks + 1,): first column of each block, in the order of the blocks."""
+    offsets: Numbers
+    """(n_blocks + 1,): where its matrix begins, per component, in the flat array of matrices."""
+    is_matrix: bool
+    """Whether covariances are whole matrices."""
+    by_column: NDArray[np.bool_]
+    """(n_blocks,): whether its columns are independent of each other."""
+    n_components: int
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of all blocks."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def widths(self) -> Numbers:
+        """(n_blocks,): numbers of columns."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def column_by_column(self) -> NDArray[np.bool_]:
+        """(n_columns,): whether its block's columns are independent of each other."""
+        return np.repeat(self.by_column, self.widths)
+
+    @cached_property
+    def counted_at(self) -> Numbers:
+        """(n_columns,): where a column's counts are; a matrix block has one at its first column."""
+        return np.where(
+            self.column_by_column, np.arange(self.n_columns), np.repeat(self.starts[:-1], self.widths)
+        ).astype(np.int64)
+
+    def columns(self, b: int) -> slice:
+        """A block's columns."""
+        return slice(int(self.starts[b]), int(self.starts[b + 1]))
+
+    def in_any_column(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether a flag of the columns, in the order of the blocks, is set in each block; (n_blocks,)."""
+        return np.logical_or.reduceat(flags, self.starts[:-1])
+
+    def matrices(self, flat: Array, b: int) -> Array:
+        """A block's part of a flat array of matrices, as a view; (n_components, width, width)."""
+        width = int(self.starts[b + 1] - self.starts[b])
+        return flat[self.offsets[b] : self.offsets[b + 1]].reshape(self.n_components, width, width)
+
+
+def make_layout(widths: Sequence[int], n_components: int, *, is_matrix: bool) -> Layout:
+    """Layout of blocks with so many columns."""
+    sizes = np.array(widths, dtype=np.int64)
+    by_column = np.array([width == 1 or not is_matrix for width in widths])
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    flat = np.where(by_column, 0, n_components * sizes**2)
+    return Layout(starts, np.concatenate([[0], np.cumsum(flat)]).astype(np.int64), is_matrix, by_column, n_components)
+
+
+def columns_first(rows: Rows, order: NDArray[np.intp]) -> Array:
+    """Some rows as the kernels like them, in double precision; (n_columns, n_rows), the columns in a given order."""
+    XT = np.empty((len(order), len(rows)))
+    in_order = len(order) == rows.shape[1] and bool((order == np.arange(len(order))).all())
+    np.copyto(XT, rows.T if in_order else rows.T[order])
+    return XT
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Which way each block goes, for one tile."""
+
+    columns: Numbers
+    """Columns of blocks that go column by column."""
+    gappy: Numbers
+    """Blocks among them that have several columns, and perhaps gaps."""
+    matrices: Numbers
+    """Blocks that go through the kernels for matrices."""
+    wide: Numbers
+    """Blocks that go through BLAS."""
+    patterns: Patterns
+    """Gaps of the matrices."""
+
+
+def sort_blocks(layout: Layout, XT: Array, may_have_gaps: NDArray[np.bool_]) -> Kinds:
+    """Look at a tile, (n_columns, n_rows); may_have_gaps (n_blocks,)."""
+    is_matrix = ~layout.by_column
+    is_wide = is_matrix & (layout.widths > WIDEST_MATRIX) & ~may_have_gaps
+    patterns = find_patterns(XT, layout.starts, np.flatnonzero(is_matrix & may_have_gaps))
+    return Kinds(
+        columns=np.flatnonzero(layout.column_by_column),
+        gappy=np.flatnonzero(layout.by_column & (layout.widths > 1) & may_have_gaps),
+        matrices=np.flatnonzero(is_matrix & ~is_wide),
+        wide=np.flatnonzero(is_wide),
+        patterns=patterns,
+    )
+
+
+class Densities:
+    """Log-densities that all blocks' rows contribute, under given parameters."""
+
+    def __init__(self, layout: Layout, blocks: Sequence[Block]):
+        self.layout, self.blocks = layout, blocks
+        shape = (layout.n_components, layout.n_columns)
+        self.means, self.scales = np.empty(shape), np.zeros(shape)
+        self.whiteners = np.empty(layout.offsets[-1])
+        self.normalizers = np.empty((len(blocks), layout.n_components))
+        for b, block in enumerate(blocks):
+            columns = layout.columns(b)
+            self.means[:, columns] = block.means
+            self.normalizers[b] = block.log_normalizers
+            if not layout.by_column[b]:
+                layout.matrices(self.whiteners, b)[:] = block.whiteners
+            elif block.whiteners.ndim == 3:
+                self.scales[:, columns] = block.whiteners[:, :, 0]
+            else:
+                self.scales[:, columns] = block.whiteners
+        with np.errstate(divide="ignore"):  # of columns that belong to a matrix
+            self.column_normalizers = np.log(self.scales) - 0.5 * np.log(2 * np.pi)
+
+    @cached_property
+    def precisions(self) -> Array:
+        """Inverse covariances of blocks with matrices, flat as the whiteners are: gaps are filled in with them."""
+        precisions = np.empty_like(self.whiteners)
+        for b in np.flatnonzero(~self.layout.by_column).tolist():
+            whiteners = self.layout.matrices(self.whiteners, b)
+            self.layout.matrices(precisions, b)[:] = whiteners @ whiteners.transpose(0, 2, 1)
+        return precisions
+
+    def add(self, XT: Array, kinds: Kinds, targets: Numbers, out: Array) -> None:
+        """Add a tile's log-densities.
+
+        Parameters
+        ----------
+        XT : array of shape (n_columns, n_rows)
+        kinds : Kinds
+        targets : array of shape (n_columns,)
+            Place of each column's block in `out`.
+        out : array of shape (n_targets, n_components, n_rows)
+        """
+        layout = self.layout
+        kernels.add_columns(XT, kinds.columns, self.means, self.scales, self.column_normalizers, targets, out)
+        if len(kinds.matrices):
+            matrix_kernels.add_matrices(
+                XT,
+                kinds.matrices,
+                layout.starts,
+                layout.offsets,
+                self.means,
+                self.whiteners,
+                self.precisions if len(kinds.patterns.states) else NOTHING,
+                self.normalizers,
+                targets,
+                tuple(kinds.patterns),
+                out,
+            )
+        for b in kinds.wide.tolist():
+            out[targets[layout.starts[b]]] += log_contribution(XT[layout.columns(b)].T, self.blocks[b]).T
+
+
+class Distances:
+    """Minus half the squared distances to centres, which blocks contribute in k-means; a gap adds nothing."""
+
+    def __init__(self, centres: Array):
+        self.centres = np.ascontiguousarray(centres)
+        self.ones, self.zeros = np.ones(centres.shape), np.zeros(centres.shape)
+        self.columns = np.arange(centres.shape[1])
+
+    def add(self, XT: Array, targets: Numbers, out: Array) -> None:
+        """Add a tile's, of which no rows are set apart; see `Densities.add`."""
+        kernels.add_columns(XT, self.columns, self.centres, self.ones, self.zeros, targets, out)
+
+
+class Tally:
+    """Weighted sums of deviations from shifts, from which statistics follow; those of other rows can be added."""
+
+    def __init__(self, layout: Layout, shifts: Array, densities: Densities | None = None):
+        self.layout, self.shifts, self.densities = layout, np.ascontiguousarray(shifts), densities
+        self.counts, self.firsts, self.seconds = np.zeros((3, *shifts.shape))
+        self.scatters = np.zeros(layout.offsets[-1])
+        self.gap_entropy = np.zeros(len(layout.starts) - 1)
+
+    def collect(self, XT: Array, kinds: Kinds, responsibilities: Array, views: Numbers) -> None:
+        """Take a tile's rows in.
+
+        Parameters
+        ----------
+        XT : array of shape (n_columns, n_rows)
+        kinds : Kinds
+        responsibilities : array of shape (n_views, n_components, n_rows)
+        views : array of shape (n_columns,)
+            Which view each column's block has.
+        """
+        layout, columns = self.layout, kinds.columns
+        sums = self.counts, self.firsts, self.seconds
+        kernels.collect_columns(XT, columns, self.shifts, responsibilities, views, *sums)
+        filling = self.densities
+        if len(kinds.gappy):
+            assert filling is not None, "gaps are filled in as some densities expect"
+            kernels.fill_columns(
+                XT,
+                kinds.gappy,
+                layout.starts,
+                filling.means,
+                filling.scales,
+                self.shifts,
+                responsibilities,
+                views,
+                *sums,
+                self.gap_entropy,
+            )
+        if len(kinds.matrices):
+            has_gaps = len(kinds.patterns.states) > 0
+            assert filling is not None or not has_gaps, "gaps are filled in as some densities expect"
+            matrix_kernels.collect_matrices(
+                XT,
+                kinds.matrices,
+                layout.starts,
+                layout.offsets,
+                self.shifts if filling is None else filling.means,
+                filling.precisions if filling is not None and has_gaps else NOTHING,
+                self.shifts,
+                responsibilities,
+                views,
+                tuple(kinds.patterns),
+                self.counts,
+                self.firsts,
+                self.scatters,
+                self.gap_entropy,
+            )
+        for b in kinds.wide.tolist():
+            weights = responsibilities[views[layout.starts[b]]].T
+            self._add_statistics(b, block_statistics(XT[layout.columns(b)].T, weights, is_matrix=True))
+
+    def _add_statistics(self, b: int, statistics: Statistics) -> None:
+        """Take in what was found around the rows' own means, of a block with matrices."""
+        columns = self.layout.columns(b)
+        shifts = statistics.means - self.shifts[:, columns]
+        firsts = statistics.counts[:, None] * shifts
+        self.firsts[:, columns] += firsts
+        self.counts[:, columns.start] += statistics.counts
+        whole = statistics.scatters + firsts[:, :, None] * shifts[:, None, :]
+        self.layout.matrices(self.scatters, b)[:] += np.triu(whole)
+
+    def add(self, other: Tally) -> None:
+        """Take in what other rows gave."""
+        for name in ("counts", "firsts", "seconds", "scatters", "gap_entropy"):
+            getattr(self, name)[...] += getattr(other, name)
+
+    def means(self) -> Array:
+        """Weighted means of all columns; the shift where there are no rows. (n_components, n_columns)."""
+        means: Array = self.shifts + self.firsts / self._present()
+        return means
+
+    def is_far(self) -> bool:
+        """Whether some shift is so far from the mean that the squares have lost digits."""
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities are far
+            squares = self.firsts**2 / self._present()
+            left = self._squares() - squares
+            counted = self._column_counts() > TINY_COUNT
+            is_doubtful = counted & ~(squares <= left)
+            if not is_doubtful.any():
+                return False
+            if not (squares <= FAR * left)[counted].all():
+                return True
+            distances = np.where(is_doubtful, squares / np.where(left > 0, left, TINY_COUNT), 0.0)
+        doubtful = np.flatnonzero(~self.layout.by_column & self.layout.in_any_column(is_doubtful.any(axis=0)))
+        return any(self._is_far(b, distances[:, self.layout.columns(b)].max(axis=1)) for b in doubtful.tolist())
+
+    def _is_far(self, b: int, distances: Array) -> bool:
+        """Whether a matrix has lost digits in its narrowest direction; distances (n_components,), in variances."""
+        scatters = self.statistics_of(b).scatters
+        for scatter, distance in zip(scatters, distances, strict=True):
+            if distance > 1.0:
+                variances = np.diagonal(scatter)
+                if not (variances > 0).all():
+                    return True
+                correlations = scatter / np.sqrt(np.outer(variances, variances))
+                if not distance <= FAR * np.linalg.eigvalsh(correlations)[0]:
+                    return True
+        return False
+
+    def statistics(self) -> tuple[Statistics, ...]:
+        """Each block's."""
+        return tuple(self.statistics_of(b) for b in range(len(self.layout.starts) - 1))
+
+    def statistics_of(self, b: int) -> Statistics:
+        """One block's."""
+        layout, columns = self.layout, self.layout.columns(b)
+        counts, firsts = self.counts[:, columns.start].copy(), self.firsts[:, columns]
+        if layout.by_column[b]:
+            own = self.counts[:, columns]
+            shares = firsts / np.where(own > 0, own, 1.0)
+            with np.errstate(invalid="ignore", over="ignore"):  # what is too large is not finite, and collapses
+                scatters = self.seconds[:, columns] - firsts * shares
+            scatters = scatters[:, :, None] if layout.is_matrix else scatters
+        else:
+            shares = firsts / np.where(counts > 0, counts, 1.0)[:, None]
+            upper = layout.matrices(self.scatters, b)
+            scatters = upper + upper.transpose(0, 2, 1)
+            diagonal = np.arange(upper.shape[1])
+            scatters[:, diagonal, diagonal] *= 0.5
+            scatters -= firsts[:, :, None] * shares[:, None, :]
+        return Statistics(counts, self.shifts[:, columns] + shares, scatters, float(self.gap_entropy[b]))
+
+    def _column_counts(self) -> Array:
+        """Counts of every column."""
+        counts: Array = self.counts[:, self.layout.counted_at]
+        return counts
+
+    def _present(self) -> Array:
+        counts = self._column_counts()
+        return np.where(counts > 0, counts, 1.0)
+
+    def _squares(self) -> Array:
+        """Sums of squared deviations of every column."""
+        squares: Array = self.seconds.copy()
+        for b in np.flatnonzero(~self.layout.by_column).tolist():
+            squares[:, self.layout.columns(b)] = np.diagonal(self.layout.matrices(self.scatters, b), axis1=1, axis2=2)
+        return squares
+
+
+@cache
+def warm_up() -> None:
+    """Compile everything for double precision, or read it from disk, before it is needed."""
+    X, one = np.zeros((2, 4)), np.ones((1, 1, 2))
+    X[1, 1] = X[1, 3] = np.nan
+    XT, zeros = columns_first(X, np.arange(4)), np.zeros(4, dtype=np.int64)
+    kernels.count_larger(X, 1.0)
+    kernels.add_moments(X, *np.zeros((3, 4)))
+    kernels.add_squares(X, *np.zeros((2, 4)))
+    kernels.add_row_distances(X, np.zeros((1, 4)), one[0].copy())
+    kernels.collect_rows(X, np.zeros((1, 4)), one[0], *np.zeros((3, 1, 4)))
+    kernels.respond(one.copy(), np.zeros((1, 1)), np.zeros((1, 2)), np.zeros((1, 1)), np.zeros(1), True)
+    kernels.respond_nearest(one.copy(), np.zeros((1, 2)), np.zeros((1, 1)))
+    packed = np.zeros((1, 4)), np.ones((1, 4)), np.zeros((1, 4)), np.zeros(1)
+    kernels.pass_columns(X, *packed, *np.zeros((4, 1, 4)), np.zeros(1), np.zeros(2), np.zeros(1))
+    for is_matrix in (True, False):
+        layout = make_layout([1, 3], 1, is_matrix=is_matrix)
+        covariances = [np.eye(width)[None] if is_matrix else np.ones((1, width)) for width in (1, 3)]
+        pairs = zip((1, 3), covariances, strict=True)
+        densities = Densities(layout, [make_block(np.zeros((1, width)), own) for width, own in pairs])
+        tally = Tally(layout, densities.means, densities)
+        kinds = sort_blocks(layout, XT, np.array([False, True]))
+        densities.add(XT, kinds, zeros, np.zeros((1, 1, 2)))
+        tally.collect(XT, kinds, one, zeros)

@@ -1,0 +1,293 @@
+"""One pass over the rows, in two halves, with the network's sum between them.
+
+`Pass.contribute` turns a tile of rows into what its blocks add to the sum; `Pass.collect` turns the tile and the sums
+into responsibilities, and these into statistics. The simulation has all blocks in one pass and adds between the
+halves, tile by tile; an agent has its own block, and an exchange with the network between the halves. EM and k-means
+are the same pass with other contributions and responsibilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks import kernels
+from vpem.core.blocks.gaussian import Block, Statistics
+from vpem.core.blocks.overall import Overall
+from vpem.core.blocks.packed import (
+    FAR,
+    Densities,
+    Distances,
+    Kinds,
+    Layout,
+    Numbers,
+    Tally,
+    columns_first,
+    make_layout,
+    sort_blocks,
+)
+from vpem.core.rows import Rows
+
+Array = NDArray[np.float64]
+
+TILE_VALUES = 2**17
+"""Values of one array in a tile: a MiB, which fits a cache near the core and outweighs the interpreter."""
+
+N_WORST = 16
+"""How many badly explained rows a pass remembers."""
+
+EQUAL = 1e-9
+"""Relative difference of scores below which rows count as equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """Some rows, as the kernels like them."""
+
+    XT: Array
+    """(n_columns, n_rows)"""
+    kinds: Kinds
+    rows: slice
+    """Which rows of the table these are."""
+
+
+@dataclass(eq=False)
+class Sums:
+    """What a pass adds up."""
+
+    counts: Array
+    """(n_views, n_components): sums of each view's responsibilities."""
+    scores: Array
+    """(n_views,): sums over rows of log-likelihoods; in k-means, of squared distances."""
+    entropies: Array
+    """(n_views,): of the responsibilities."""
+    tally: Tally | None
+    """What every block collects, by its own view's responsibilities."""
+    disagreement: float = 0.0
+    """Largest difference between two views' responsibilities."""
+    worst: tuple[Array, NDArray[np.intp]] = field(default_factory=lambda: (np.empty(0), np.empty(0, dtype=np.intp)))
+    """Lowest scores of single rows, in the first view, in ascending order; and those rows."""
+
+    def statistics(self) -> tuple[Statistics, ...]:
+        """Each block's; none if nothing was collected."""
+        return () if self.tally is None else self.tally.statistics()
+
+    def means(self) -> Array:
+        """Weighted means of all columns, in the order of the pass; (n_components, n_columns)."""
+        assert self.tally is not None, "collected"
+        return self.tally.means()
+
+    seen: list[tuple[Array, slice]] = field(default_factory=list)
+    """Scores of rows that are not ranked yet: many tiles at once are cheaper."""
+
+    def rank(self) -> Sums:
+        """Remember the worst of the rows that were seen."""
+        if self.seen:
+            scores = np.concatenate([self.worst[0], *(own for own, _ in self.seen)])
+            numbers = (np.arange(rows.start, rows.stop) for _, rows in self.seen)
+            self.worst, self.seen = lowest(scores, np.concatenate([self.worst[1], *numbers])), []
+        return self
+
+    def add(self, other: Sums) -> None:
+        """Take in what later rows gave."""
+        self.counts += other.counts
+        self.scores += other.scores
+        self.entropies += other.entropies
+        self.disagreement = max(self.disagreement, other.disagreement)
+        if self.tally is not None and other.tally is not None:
+            self.tally.add(other.tally)
+        scores, rows = (np.concatenate(pair) for pair in zip(self.worst, other.worst, strict=True))
+        self.worst = lowest(scores, rows)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pass:
+    """What a pass over rows works with; made by `em_pass` and `kmeans_pass`."""
+
+    contributions: Densities | Distances
+    layout: Layout
+    """Of what is collected."""
+    order: NDArray[np.intp]
+    """Columns of the table, block by block."""
+    block_of_column: Numbers
+    """(n_columns,): of the columns in this order."""
+    has_gaps: NDArray[np.bool_] | None
+    """(n_columns,): which columns of the table may have gaps; None: look at each tile."""
+    log_weights: Array | None = None
+    """(n_views, n_components): of EM; None in k-means, where a row belongs to the nearest centre."""
+    shifts: Array | None = None
+    """(n_components, n_columns): around which statistics are collected; None: collect nothing."""
+    fill: Densities | None = None
+    """How gaps are filled in."""
+    view_of_block: Numbers
+    """(n_blocks,): which result of the sum each block goes by."""
+    n_views: int = 1
+    may_lack_rows: bool = True
+    """Whether there may be rows that no party has."""
+    separate: bool = False
+    """Whether each block's contributions are wanted by themselves; otherwise their sum."""
+
+    @cached_property
+    def targets(self) -> Numbers:
+        """(n_columns,): where each column's contributions are added."""
+        return self.block_of_column if self.separate else np.zeros(len(self.order), dtype=np.int64)
+
+    @cached_property
+    def views(self) -> Numbers:
+        """(n_columns,): by which result of the sum it goes."""
+        return np.asarray(self.view_of_block, dtype=np.int64)[self.block_of_column]
+
+    @property
+    def values_per_row(self) -> int:
+        """Numbers of the largest array."""
+        n_targets = len(self.view_of_block) if self.separate else 1
+        return max(len(self.order), self.layout.n_components * max(n_targets, self.n_views))
+
+    def begin(self) -> Sums:
+        """Sums of no rows."""
+        zeros = np.zeros((self.n_views, self.layout.n_components)), np.zeros(self.n_views), np.zeros(self.n_views)
+        return Sums(*zeros, None if self.shifts is None else Tally(self.layout, self.shifts, self.fill))
+
+    def tiles(self, chunk: Rows, start: int) -> Iterator[Tile]:
+        """Tiles of some rows of the table, (n_rows, n_columns), of which the first has the number `start`."""
+        size = max(64, TILE_VALUES // self.values_per_row // 64 * 64)
+        kinds: Kinds | None = None
+        for first in range(0, len(chunk), size):
+            XT = columns_first(chunk[first : first + size], self.order)
+            has_gaps = np.asarray(np.isnan(XT).any(axis=1)) if self.has_gaps is None else self.has_gaps[self.order]
+            if kinds is None or has_gaps.any():
+                kinds = sort_blocks(self.layout, XT, self.layout.in_any_column(has_gaps))
+            yield Tile(XT, kinds, slice(start + first, start + first + XT.shape[1]))
+
+    def contribute(self, tile: Tile) -> Array:
+        """First half: what the blocks add to the network's sum; (n_blocks or 1, n_components, n_rows)."""
+        n_targets = len(self.view_of_block) if self.separate else 1
+        out = np.zeros((n_targets, self.layout.n_components, tile.XT.shape[1]))
+        if isinstance(self.contributions, Distances):
+            self.contributions.add(tile.XT, self.targets, out)
+        else:
+            self.contributions.add(tile.XT, tile.kinds, self.targets, out)
+        return out
+
+    def collect(self, tile: Tile, sums: Array, into: Sums, *, first: int = 0, compare: bool = False) -> None:
+        """Second half: responsibilities, in place of the sums, and what they give.
+
+        Parameters
+        ----------
+        tile : Tile
+        sums : array of shape (n_views, n_components, n_rows)
+        into : Sums
+        first : int, default=0
+            The view in which badly explained rows are looked for.
+        compare : bool, default=False
+            Find the largest disagreement between views.
+        """
+        scores = np.empty((self.n_views, tile.XT.shape[1]))
+        if self.log_weights is None:
+            kernels.respond_nearest(sums, scores, into.counts)
+        else:
+            # A row that is missing everywhere is explained neither well nor badly.
+            is_missing = ~(sums[first] != 0).any(axis=0) if self.may_lack_rows else False
+            kernels.respond(sums, self.log_weights, scores, into.counts, into.entropies, self.may_lack_rows)
+            into.seen.append((np.where(is_missing, np.inf, scores[first]), tile.rows))
+        into.scores += scores.sum(axis=1)
+        if compare and self.n_views > 1:
+            into.disagreement = max(into.disagreement, float((sums.max(axis=0) - sums.min(axis=0)).max()))
+        if into.tally is not None:
+            into.tally.collect(tile.XT, tile.kinds, sums, self.views)
+
+    def run_with(self, run: Callable[[Pass], Sums]) -> Sums:
+        """Run the second half over all rows; once more, around the means found, if squares have lost digits."""
+        found = run(self)
+        if found.tally is None or self.fill is None or not found.tally.is_far():
+            return found
+        return run(replace(self, shifts=found.tally.means()))
+
+
+def em_pass(
+    layout: Layout,
+    blocks: tuple[Block, ...],
+    order: NDArray[np.intp],
+    overall: Overall | None,
+    log_weights: Array,
+    view_of_block: Numbers,
+    *,
+    separate: bool = False,
+    statistics: bool = True,
+    may_lack_rows: bool = True,
+) -> Pass:
+    """E-step with these parameters; `overall` of the same rows, or None for other rows, which are not collected."""
+    densities = Densities(layout, blocks)
+    return Pass(
+        contributions=densities,
+        layout=layout,
+        order=order,
+        block_of_column=np.repeat(np.arange(len(blocks)), layout.widths),
+        has_gaps=None if overall is None else overall.has_gaps,
+        log_weights=log_weights,
+        shifts=_near(overall, densities.means, order) if statistics and overall is not None else None,
+        fill=densities,
+        view_of_block=view_of_block,
+        n_views=len(log_weights),
+        may_lack_rows=may_lack_rows,
+        separate=separate,
+    )
+
+
+def _near(overall: Overall, means: Array, order: NDArray[np.intp]) -> Array:
+    """Where to collect statistics around, (n_components, n_columns): the means, but for those that are far away."""
+    centre = overall.means[order]
+    with np.errstate(over="ignore"):
+        is_near = (means - centre) ** 2 <= FAR * overall.variances[order]
+    return np.where(is_near, means, centre)
+
+
+def kmeans_pass(
+    centres: Array,
+    order: NDArray[np.intp],
+    block_of_column: Numbers,
+    overall: Overall,
+    view_of_block: Numbers,
+    *,
+    fill: Densities | None = None,
+    n_views: int = 1,
+    separate: bool = False,
+) -> Pass:
+    """Every row to the nearest of the centres, (n_centres, n_columns), by sums of -1/2 squared distances.
+
+    With `fill`, for which gaps are filled in, blocks are tallied as EM needs them; otherwise each column by itself.
+    """
+    layout = make_layout([1] * centres.shape[1], len(centres), is_matrix=False) if fill is None else fill.layout
+    return Pass(
+        contributions=Distances(centres),
+        layout=layout,
+        order=order,
+        block_of_column=block_of_column,
+        has_gaps=overall.has_gaps,
+        shifts=centres,
+        fill=fill,
+        view_of_block=view_of_block,
+        n_views=n_views,
+        separate=separate,
+    )
+
+
+def lowest(scores: Array, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
+    """The rows of the lowest finite scores, lowest first; of scores that are equal to rounding only the first row's.
+
+    Equal rows have equal scores, but for rounding, which depends on a row's place in a vector of the processor.
+    """
+    is_finite = np.isfinite(scores)
+    scores, rows = scores[is_finite], rows[is_finite]
+    if len(scores) > 8 * N_WORST:
+        few = np.argpartition(scores, 8 * N_WORST)[: 8 * N_WORST]
+        scores, rows = scores[few], rows[few]
+    order = np.argsort(scores)
+    scores, rows = scores[order], rows[order]
+    starts = np.flatnonzero(np.diff(scores, prepend=-np.inf) > EQUAL * np.abs(scores))
+    firsts: NDArray[np.intp] = np.minimum.reduceat(rows, starts) if len(starts) else rows
+    return scores[starts][:N_WORST], firsts[:N_WORST]

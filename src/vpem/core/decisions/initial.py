@@ -1,0 +1,112 @@
+"""Starting points: from a shared seed alone, or from a k-means whose distances the network adds.
+
+Every function here is one party's own work; parties that share a seed draw the same numbers. Where a draw depends
+on sums of the network, which differ a little between roots, one party draws and floods what it drew.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.gaussian import Block, make_block
+
+Array = NDArray[np.float64]
+
+HUB_TIES = 0
+START = 1
+"""Purposes of the shared seed; see `shared_generator`."""
+
+KMEANS_TOL = 1e-4
+KMEANS_MAX_ITER = 300
+"""Of the k-means that EM starts from; scikit-learn's."""
+
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
+"""A centre that moves by less, relative to its size and its columns' deviation, has not moved."""
+
+PATIENCE = 5
+"""Iterations without a new lowest inertia after which a root would end."""
+
+
+def shared_generator(seed: int, *purpose: int) -> np.random.Generator:
+    """Generator that every party can make by itself; other purposes, other numbers."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=purpose))
+
+
+def random_responsibilities(rng: np.random.Generator, n_samples: int, n_components: int) -> Array:
+    """Uniform draws, normalized; (n_samples, n_components)."""
+    responsibilities = rng.random((n_samples, n_components))
+    responsibilities /= responsibilities.sum(axis=1, keepdims=True)
+    return responsibilities
+
+
+def random_rows(rng: np.random.Generator, n_samples: int, n_rows: int) -> NDArray[np.intp]:
+    """Different row numbers, all equally likely; (n_rows,)."""
+    return rng.choice(n_samples, size=n_rows, replace=False).astype(np.intp)
+
+
+def movement_limit(tol: float, variances: Array, centres: Array, n_features: int) -> float:
+    """Squared movement of a block's centres that counts as none: its share of scikit-learn's limit, or rounding.
+
+    Parameters
+    ----------
+    tol : float
+    variances : array of shape (n_columns,)
+    centres : array of shape (n_clusters, n_columns)
+    n_features : int
+        Columns of all parties.
+    """
+    rounding = float((ROUNDING**2 * (variances + centres**2)).sum())
+    return max(tol * float(variances.sum()) / n_features, rounding)
+
+
+def lloyd_stop(settled: Any, inertia: Any, lowest: Any, since_lowest: Any) -> tuple[Any, Any, Any]:
+    """Whether a root would end Lloyd's algorithm, and what it remembers: one root's numbers, or arrays of all roots'.
+
+    It would if its centres have not moved, or if its inertia has reached no new low for `PATIENCE` iterations: sums
+    that are not exact can make the algorithm go in circles.
+
+    Returns
+    -------
+    would_stop, lowest, since_lowest
+    """
+    since_lowest = np.where(inertia < lowest, 0, np.asarray(since_lowest) + 1)
+    return settled | (since_lowest >= PATIENCE), np.minimum(lowest, inertia), since_lowest
+
+
+def around(means: Array, everything: Block, covariance_type: str) -> Block:
+    """Block with given means, (n_components, n_columns), and the overall covariance for every component."""
+    n_matrices = 1 if covariance_type == "tied" else len(means)
+    return make_block(means, np.repeat(everything.covariances, n_matrices, axis=0))
+
+
+def n_candidates(n_centres: int) -> int:
+    """How many rows k-means++ tries for each centre; as in scikit-learn."""
+    return 2 + int(math.log(n_centres))
+
+
+def draw_candidates(rng: np.random.Generator, closest: Array, n_rows: int) -> NDArray[np.intp]:
+    """Rows drawn in proportion to their squared distance from the centres so far (k-means++).
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    closest : array of shape (n_samples,)
+        Squared distance to the nearest centre, as one root sees it; small negative values (of a sum that is
+        not exact) count as zero. If every row lies on a centre, all are equally likely.
+    n_rows : int
+
+    Returns
+    -------
+    array of shape (n_rows,)
+    """
+    cumulated = np.maximum(closest, 0.0)
+    np.cumsum(cumulated, out=cumulated)
+    if not cumulated[-1] > 0:
+        return rng.integers(len(closest), size=n_rows).astype(np.intp)
+    drawn = np.searchsorted(cumulated, rng.random(n_rows) * cumulated[-1], side="right")
+    rows: NDArray[np.intp] = np.minimum(drawn, len(closest) - 1).astype(np.intp)
+    return rows

@@ -1,0 +1,1 @@
+"""Who takes part, who is linked, how the network adds, and what it sends."""

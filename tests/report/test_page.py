@@ -1,0 +1,513 @@
+"""The report in a real browser, offline; and what must not be in it."""
+
+import copy
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from vpem import VerticalGaussianMixture, figures
+from vpem.core.decisions.repair import Repair
+from vpem.datasets import load_breast_cancer_parties, make_network_mixture, make_vertical_blobs
+from vpem.report import describe, make_report, write_report
+from vpem.report import page as report
+
+ARGUMENTS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+DRAWN = ["network", "trajectory", "weights", "agreement", "marginals", "pairs", "covariances"]
+SECTIONS = ["facts", *DRAWN, "traffic", "repairs", "settings"]
+FITS_THE_WIDTH = "document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no chromium: install it to test the report's page")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file; in the end nothing may have failed, and nothing else may have been asked for."""
+    pages, troubles, requests = [], [], []
+
+    def open_page(path, width=1280, **options):
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: requests.append((request.url, path.as_uri())))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert troubles == []
+    assert all(asked == own for asked, own in requests)
+    assert len(requests) >= len(pages)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    data = load_breast_cancer_parties()
+    model = VerticalGaussianMixture(2, partition=data.partition, graph="ring", random_state=0).fit(data.data)
+    return model, data
+
+
+@pytest.fixture(scope="module")
+def cancer_page(cancer, tmp_path_factory):
+    model, data = cancer
+    path = tmp_path_factory.mktemp("report") / "a page.html"
+    write_report(model, data.data, path, title="Tumours", feature_names=data.feature_names)
+    return path
+
+
+def read_data(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1))
+
+
+def content(page, section):
+    """What a section's figure draws."""
+    return page.locator(f"#{section} .plot svg").evaluate("svg => svg.innerHTML")
+
+
+# In the browser
+
+
+def test_every_section_is_there_and_drawn(visit, cancer_page):
+    page = visit(cancer_page)
+    assert page.title() == "Tumours"
+    assert page.locator("h1").inner_text() == "Tumours"
+    assert page.locator("main section").evaluate_all("all => all.map(one => one.id)") == SECTIONS
+    for section in DRAWN:
+        [drawing] = page.locator(f"#{section} .plot svg").all()
+        assert drawing.get_attribute("role") == "img"
+        assert drawing.get_attribute("aria-label")
+        assert drawing.locator("path, rect, circle, line").count() >= 2, section
+        assert "NaN" not in content(page, section)
+    facts = dict(
+        zip(
+            page.locator("dl.facts dt").all_inner_texts(),
+            page.locator(".facts .value").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert [facts[name] for name in ("Rows", "Columns", "Parties", "Components")] == ["569", "30", "3", "2"]
+    assert "docs/privacy.md" in page.locator("#facts .note").inner_text()
+    assert page.locator("#traffic tbody tr").count() == 3
+    assert "None" in page.locator("#repairs").inner_text()
+    assert "graph\nring" in page.locator("#settings").inner_text()
+
+
+def test_the_page_is_built_for_everybody(visit, cancer_page):
+    page = visit(cancer_page)
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert [page.locator(landmark).count() for landmark in ("header", "nav", "main", "footer")] == [1, 1, 1, 1]
+    levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(one => one.tagName)")
+    assert levels == ["H1"] + ["H2"] * len(SECTIONS)
+    unnamed = (
+        "all => all.filter(one => one.getAttribute('role') !== 'img' && one.getAttribute('aria-hidden') !== 'true')"
+    )
+    assert page.locator("svg").evaluate_all(unnamed) == []
+    assert page.locator("select, input").evaluate_all("all => all.filter(one => !one.labels.length)") == []
+    page.locator("#network summary").click()
+    assert page.locator("#network tbody tr").count() == 3
+    page.locator("#party").focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert page.locator("#party").evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(visit, cancer_page, scheme):
+    page = visit(cancer_page, color_scheme=scheme)
+
+    def luminance(name):
+        text = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()")
+        parts = np.array([int(text[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+        return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    for ink in ("ink", "quiet"):
+        for ground in ("paper", "ground"):
+            one, other = sorted([luminance(ink), luminance(ground)])
+            assert (other + 0.05) / (one + 0.05) > 4.5  # WCAG AA
+
+
+def test_the_keyboard_changes_the_figures(visit, cancer_page):
+    page = visit(cancer_page)
+    for control, section, key in [
+        ("party", "marginals", "ArrowUp"),
+        ("feature", "marginals", "ArrowDown"),
+        ("across", "pairs", "ArrowUp"),
+        ("up", "pairs", "ArrowUp"),
+        ("agent", "network", "ArrowDown"),
+        ("iteration", "trajectory", "ArrowLeft"),
+    ]:
+        before, said = content(page, section), page.locator(f"#{section} figcaption").inner_text()
+        page.locator(f"#{control}").focus()
+        page.keyboard.press(key)
+        assert content(page, section) != before, control
+        assert page.locator(f"#{section} figcaption").inner_text() != said, control
+
+
+def test_the_same_feature_twice_is_no_pair(visit, cancer_page):
+    page = visit(cancer_page)
+    page.locator("#up").select_option(page.locator("#across").input_value())
+    assert "different" in page.locator("#pairs .plot").inner_text()
+
+
+def test_the_pointer_reads_out_numbers(visit, cancer_page, cancer):
+    page = visit(cancer_page)
+    box = page.locator("#trajectory .plot svg").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + box["height"] / 2)
+    said = page.locator("#trajectory figcaption").inner_text()
+    assert said == f"Iteration 1: {cancer[0].lower_bounds_[0]:.4f} per row."
+    page.locator("#network .plot svg .sign").nth(1).hover()
+    assert page.locator("#network figcaption").inner_text().startswith("error: 10 columns, 2 links")
+
+
+def test_traffic_can_be_sorted(visit, tmp_path, cancer):
+    _, data = cancer
+    star = VerticalGaussianMixture(2, partition=data.partition, random_state=0).fit(data.data)
+    write_report(star, data.data, tmp_path / "star.html")
+    page = visit(tmp_path / "star.html")
+    names = page.locator("#traffic tbody th")
+    assert names.first.inner_text() == "server"
+    page.locator("#traffic button", has_text="Agent").click()
+    assert names.all_inner_texts() == ["error", "mean", "server", "worst"]
+    assert page.locator("#traffic th[aria-sort=ascending]").inner_text() == "Agent"
+    page.locator("#traffic button", has_text="Agent").click()
+    assert names.first.inner_text() == "worst"
+
+
+def test_curves_and_ellipses_are_the_models(visit, cancer_page, cancer):
+    """The script computes densities and correlations from what the page holds: six and three digits."""
+    page, (model, _) = visit(cancer_page), cancer
+    dense = model.covariance_matrix()
+    for feature in (0, 17, 29):
+        low, high = page.evaluate(f"data.features[{feature}].limits")
+        for component in (0, 1):
+            found = page.evaluate(f"density(data.features[{feature}], {component}, 0.3) / {high - low}")
+            deviation = dense[component, feature, feature] ** 0.5
+            x = low + 0.3 * (high - low)
+            expected = model.weights_[component] * norm.pdf(x, model.means_[component, feature], deviation)
+            assert found == pytest.approx(expected, rel=1e-4, abs=1e-12)
+    for one, other in [(0, 3), (13, 11), (29, 20), (0, 29)]:
+        found = page.evaluate(f"correlation({one}, {other}, 1)")
+        expected = dense[1, one, other] / np.sqrt(dense[1, one, one] * dense[1, other, other])
+        assert found == pytest.approx(expected, abs=5e-4)
+
+
+def test_blocks_show_how_strongly_columns_correlate(visit, cancer_page, cancer):
+    page, (model, _) = visit(cancer_page), cancer
+    dense = model.covariance_matrix()
+    deviations = np.sqrt(np.diagonal(dense, axis1=1, axis2=2))
+    strengths = model.weights_ @ np.abs(dense / deviations[:, :, None] / deviations[:, None, :]).reshape(2, -1)
+    found = page.evaluate("blockSquares(1)")
+    assert len(found) == 100
+    for row, column, size, strength in found:
+        assert size == 1
+        expected = 0.12 + 0.88 * strengths.reshape(30, 30)[10 + row, 10 + column]
+        assert float(strength) == pytest.approx(expected, abs=1e-3)  # three decimals
+
+
+def test_hostile_names_are_only_text(visit, tmp_path):
+    hostile = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 1'>\u2028${1}$data"
+    blobs = make_vertical_blobs(60, 2, 2, 2, random_state=0)
+    partition = {hostile: [0, 1], "other": [2, 3]}
+    model = VerticalGaussianMixture(2, partition=partition, graph="path", random_state=0).fit(blobs.data)
+    names = [f"{hostile} {number}" for number in range(4)]
+    path = tmp_path / "page.html"
+    write_report(model, blobs.data, path, title=f"\ud800 & {hostile}", feature_names=names)
+    assert path.read_text().count("<script") == 2
+    page = visit(path)
+    assert page.evaluate("window.broken") is None
+    assert "<img src=x" in page.locator("h1").inner_text()
+    assert page.locator("img").count() == 0
+    assert page.locator("#agent option").first.text_content() == hostile
+    assert page.locator("#feature option").first.text_content().startswith(hostile)
+    assert "</script><script>" in page.locator("#traffic tbody").inner_text()
+    assert page.evaluate(FITS_THE_WIDTH)
+
+
+def test_the_page_may_not_connect(browser, cancer_page):
+    """The policy in the page itself forbids what a script might try."""
+    page = browser.new_page()
+    page.goto(cancer_page.as_uri())
+    page.evaluate("window.refused = []")
+    page.evaluate("document.addEventListener('securitypolicyviolation', e => refused.push(e.effectiveDirective))")
+    assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', error => error.name)") == "TypeError"
+    for name, own in [("script", "{textContent: 'window.broken = 1'}"), ("img", "{src: 'http://127.0.0.1:9/'}")]:
+        page.evaluate(f"document.body.append(Object.assign(document.createElement('{name}'), {own}))")
+    page.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
+    assert page.evaluate("refused") == ["connect-src", "script-src-elem", "img-src"]
+    assert page.evaluate("window.broken") is None
+    page.close()
+
+
+def test_dark_is_dark_and_print_is_light(visit, cancer_page):
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    light, dark = (visit(cancer_page, color_scheme=scheme) for scheme in ("light", "dark"))
+    assert light.evaluate(ground) == "rgb(243, 244, 246)"
+    assert dark.evaluate(ground) == "rgb(17, 20, 23)"
+    dark.emulate_media(media="print", color_scheme="dark")
+    assert dark.evaluate(ground) == "rgb(255, 255, 255)"
+    assert not dark.locator("nav").is_visible()
+    assert dark.locator("#feature").is_visible(), "the choice is printed"
+    assert dark.locator("figure").first.evaluate("one => getComputedStyle(one).breakInside") == "avoid"
+    assert light.pdf(format="A4").startswith(b"%PDF")
+
+
+def blobs_with(partition=None, n_samples=300, **settings):
+    blobs = make_vertical_blobs(n_samples, 4, 2, 3, random_state=0)
+    settings = {"n_components": 3, "partition": partition or blobs.partition, "random_state": 0, **settings}
+    return VerticalGaussianMixture(**settings).fit(blobs.data), blobs.data
+
+
+def gaps():
+    X = make_vertical_blobs(300, 4, 2, 3, random_state=0).data
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    X[3:, 7] = np.nan  # three values: too few to be shown
+    return VerticalGaussianMixture(2, partition=[[0, 1], [2, 3, 4], [5, 6, 7]], random_state=0).fit(X), X
+
+
+def stream():
+    X = make_vertical_blobs(300, 4, 2, 3, random_state=0).data
+    model = VerticalGaussianMixture(2, graph="ring", random_state=0)
+    for rows in np.split(X, 3):
+        model.partial_fit(rows)
+    return model, X
+
+
+def network():
+    data = make_network_mixture(20_000, random_state=0)
+    model = VerticalGaussianMixture(3, graph=data.graph, means_init=data.means, random_state=0, max_iter=10)
+    return model.fit(data.data), data.data
+
+
+FITS = {
+    "star": blobs_with,
+    "ring": lambda: blobs_with(graph="ring"),
+    "hops": lambda: blobs_with(graph="path", hops=1),
+    "tied": lambda: blobs_with(covariance_type="tied"),
+    "spherical": lambda: blobs_with(covariance_type="spherical"),
+    "batches": lambda: blobs_with(batch_size=100),
+    "single component": lambda: blobs_with(n_components=1),
+    "many components": lambda: blobs_with(n_components=12),
+    "one party": lambda: blobs_with(partition={"alone": list(range(8))}, graph="ring"),
+    "start only": lambda: blobs_with(max_iter=0),
+    "gaps": gaps,
+    "stream": stream,
+    "one column": lambda: (
+        VerticalGaussianMixture(2, random_state=0).fit(np.arange(50.0)[:, None] % 7),
+        np.arange(50.0)[:, None] % 7,
+    ),
+    "few rows": lambda: (lambda X: (VerticalGaussianMixture(1).fit(X), X))(np.eye(3)),
+    "100 agents": network,
+}
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_every_kind_of_fit_has_a_page_for_every_width(visit, tmp_path, kind):
+    model, X = FITS[kind]()
+    path = tmp_path / "page.html"
+    write_report(model, X, path)
+    assert path.stat().st_size < (1_000_000 if kind == "100 agents" else 200_000)
+    page = visit(path)
+    for width in (1280, 380):
+        if width != 1280:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.reload()
+        assert page.evaluate(FITS_THE_WIDTH)
+        for section in DRAWN:
+            if (kind, section) != ("start only", "trajectory"):
+                assert "NaN" not in content(page, section), section
+        assert page.locator("#traffic tbody tr").count() == len(model.graph_)
+        columns = page.evaluate("getComputedStyle(document.querySelector('main')).gridTemplateColumns").split()
+        assert len(columns) == (2 if width == 1280 else 1)
+
+
+def test_figures_follow_the_width(visit, cancer_page):
+    page = visit(cancer_page)
+    page.set_viewport_size({"width": 380, "height": 900})
+    page.locator("#pairs .plot svg[viewBox^='0 0 31']").wait_for()  # text keeps its size
+    assert page.evaluate(FITS_THE_WIDTH)
+
+
+def test_repairs_are_told(visit, tmp_path, cancer):
+    model, data = copy.copy(cancer[0]), cancer[1].data
+    model.repairs_ = [Repair(3, 1, "worst", "starved"), Repair(4, 0, "mean", "collapsed", False)]
+    write_report(model, data, tmp_path / "page.html")
+    rows = visit(tmp_path / "page.html").locator("#repairs tbody tr").all_inner_texts()
+    assert [row.split("\t") for row in rows] == [
+        ["3", "1", "worst", "starved", "restarted on another row"],
+        ["4", "0", "mean", "collapsed", "kept as it was"],
+    ]
+
+
+# Without a browser
+
+
+def test_no_value_of_the_data_is_in_the_page():
+    X = np.random.default_rng(1).normal(size=(80, 4)) * [1, 10, 1000, 0.01] + [0, 5, 0, 1]
+    model = VerticalGaussianMixture(2, partition=[[0, 1], [2, 3]], graph="path", random_state=0).fit(X)
+    page = make_report(model, X)
+    texts = {f"{value:.{digits}g}" for value in np.abs(X).ravel() for digits in (6, 7, 8, 12, 17)}
+    numbers = set(re.findall(r"\d+\.?\d*(?:e-?\d+)?", page))
+    # Among so few numbers of six digits, equal ones by chance would be rare.
+    assert not {text for text in texts & numbers if len(text.replace(".", "").strip("0")) >= 6}
+    assert max(len(number.replace(".", "").strip("0")) for number in re.findall(r"\d+\.\d+", page)) == 6
+
+
+def test_small_bins_and_small_components_are_hidden():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(300, 2)), [[50.0, 60.0], [50.1, 60.2], [50.2, 60.1]]])
+    model = VerticalGaussianMixture(2, graph="path", random_state=0).fit(X)
+    assert sorted(np.round(model.weights_ * 303)) == [3, 300], "the second component are three rows"
+    data = read_data(make_report(model, X))
+    small = int(np.argmin(model.weights_))
+    for column, feature in enumerate(data["features"]):
+        assert feature["means"][small] is None
+        assert feature["deviations"][small] is None
+        assert feature["means"][1 - small] is not None
+        low, high = feature["limits"]
+        expected = np.histogram(X[:, column], bins=len(feature["counts"]), range=(low, high))[0]
+        assert (expected[expected > 0] < 5).any(), "or else nothing was hidden"
+        assert feature["counts"] == np.where(expected < 5, 0, expected).tolist()
+        assert X[:, column].min() < low
+        assert high < X[:, column].max()
+    [shades] = data["shades"].values()
+    cells = np.histogram2d(*X.T, bins=data["n_pair_bins"], range=[feature["limits"] for feature in data["features"]])[
+        0
+    ]
+    assert [digit != "0" for digit in shades] == (cells >= 5).ravel().tolist()
+
+
+def test_correlations_of_small_components_are_hidden():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(300, 2)), 50 + rng.normal(size=(4, 2))])
+    model = VerticalGaussianMixture(2, partition=[[0, 1]], random_state=0).fit(X)
+    [block] = read_data(make_report(model, X))["correlations"]
+    small = int(np.argmin(model.weights_))
+    assert block["values"][small] == [0]
+    assert block["values"][1 - small] != [0]
+
+
+def test_settings_do_not_hold_rows():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model = VerticalGaussianMixture(
+        2, means_init=X[:2].tolist(), weights_init=np.array([0.5, 0.5]), graph="path"
+    ).fit(X)
+    settings = dict(read_data(make_report(model, X))["settings"])
+    assert settings["means_init"] == "list of 2"
+    assert settings["weights_init"] == "array of shape (2,)"
+    assert settings["tol"] == "0.001"
+    model.graph = model.graph_
+    assert dict(read_data(make_report(model, X))["settings"])["graph"] == "graph with 2 agents, 1 links"
+
+
+def test_of_many_features_the_most_different_are_shown(monkeypatch, cancer):
+    model, data = cancer
+    monkeypatch.setattr(report, "MOST_FEATURES", 5)
+    monkeypatch.setattr(report, "MOST_PAIRED", 3)
+    found = read_data(make_report(model, data.data, feature_names=data.feature_names))
+    dense = model.covariance_matrix()
+    between = model.weights_ @ (model.means_ - model.weights_ @ model.means_) ** 2
+    share = between / (between + model.weights_ @ np.diagonal(dense, axis1=1, axis2=2))
+    most = np.argsort(-share)
+    assert [feature["name"] for feature in found["features"]] == [data.feature_names[n] for n in sorted(most[:5])]
+    assert len(found["shades"]) == 3
+    assert found["n_columns"] == 30
+    assert {len(block["features"]) for block in found["correlations"]} <= set(range(6))
+
+
+class Streaming:
+    """A table that is read some rows at a time, and remembers how many."""
+
+    streams_rows = True
+
+    def __init__(self, X):
+        self._X, self.shape, self.column_names, self.most = X, X.shape, ["a", "b", "c", "d"], 0
+
+    def __len__(self):
+        return len(self._X)
+
+    def __getitem__(self, rows):
+        self.most = max(self.most, len(self._X[rows]))
+        return self._X[rows]
+
+
+def test_tables_of_all_kinds_give_the_same_page(small_chunks):
+    X = make_vertical_blobs(300, 2, 2, 2, random_state=0).data
+    X[::7, 1] = np.nan
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).convert_dtypes()
+    streaming = Streaming(X)
+    model = VerticalGaussianMixture(2, partition=[["a", "b"], ["c", "d"]], random_state=0).fit(frame.astype(float))
+    pages = {make_report(model, table) for table in (X, X.tolist(), frame, streaming)}
+    assert len(pages) == 1
+    assert 0 < streaming.most <= 64, "some rows at a time"
+    assert [feature["name"] for feature in read_data(pages.pop())["features"]] == ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="columns of the fit, a, b, c, d, got d, c, b, a"):
+        make_report(model, frame[["d", "c", "b", "a"]])
+
+
+def test_wrong_arguments_say_what_to_try(cancer):
+    model, data = cancer
+    with pytest.raises(TypeError, match=r"expected a fitted VerticalGaussianMixture.*try model.fit"):
+        make_report(VerticalGaussianMixture(2), data.data)
+    with pytest.raises(ValueError, match=r"expected rows of 30 columns.*got a table of shape \(569, 3\)"):
+        make_report(model, data.data[:, :3])
+    with pytest.raises(ValueError, match="expected feature_names to be 30 names"):
+        make_report(model, data.data, feature_names=["a", "b"])
+
+
+def test_a_report_is_written_whole_or_not_at_all(tmp_path, cancer, monkeypatch):
+    model, data = cancer
+    path = tmp_path / "new" / "page.html"
+    write_report(model, data.data, path)
+    assert [file.name for file in path.parent.iterdir()] == ["page.html"]
+    path.write_text("old")
+
+    def write_half(self, text):
+        self.write_text("half")
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", write_half)
+        with pytest.raises(OSError, match="no space left"):
+            write_report(model, data.data, path)
+    with pytest.raises(ValueError, match="expected rows"):
+        write_report(model, data.data[:, :2], path)
+    assert path.read_text() == "old"
+    assert [file.name for file in path.parent.iterdir()] == ["page.html"]
+    with pytest.raises(OSError, match="page"):  # a file is no folder
+        write_report(model, data.data, path / "page.html")
+
+
+def test_numbers_are_the_models(cancer):
+    model, data = cancer
+    found = describe(model, data.data, "title", None)
+    assert found["lower_bounds"] == pytest.approx(model.lower_bounds_, rel=1e-5)
+    assert found["traffic"]["bytes"] == model.traffic_.bytes
+    assert found["gain"] == pytest.approx(model.certificate_.gain, rel=1e-5)
+    assert [feature["name"] for feature in found["features"]][:2] == ["column 0", "column 1"]
+
+
+def test_colours_are_those_of_the_figures():
+    style = (Path(report.__file__).parent / "assets" / "page.css").read_text()
+    assert tuple(re.findall(r"--colour-\d: (#\w+);", style)) == figures.COLOURS
+    for orders in re.findall(r"(?:--component-\d: #\w+;\s*){8}", style):
+        assert sorted(re.findall(r"#\w+", orders)) == sorted(figures.COLOURS)
