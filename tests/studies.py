@@ -5,8 +5,9 @@ import numpy as np
 
 from vpem.core.agent.machine import Agent
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.star import Star
 from vpem.core.settings import Agreement, Settings
 from vpem.transports.inprocess import InProcess, make_agents
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from studies import make_study, table
-from vpem.core.network.summation import Consensus
+from vpem.core.network.consensus import Consensus
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
 

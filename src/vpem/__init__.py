@@ -2,7 +2,8 @@
 
 from vpem.core.blocks.gaussian import CollapsedComponentError
 from vpem.core.decisions.repair import Repair
-from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.consensus import Consensus
+from vpem.core.network.star import Star
 from vpem.core.network.traffic import Traffic
 from vpem.estimators import DistributedDimensionKMeans, VerticalGaussianMixture, VerticalKMeans
 from vpem.simulation.em import Certificate

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vpem.core.blocks.covariances import STRUCTURES
-from vpem.core.network.summation import Consensus, Star, Summation
+from vpem.core.network.consensus import Consensus
+from vpem.core.network.star import Star
+from vpem.core.network.summation import Summation
 
 Name = str | int
 

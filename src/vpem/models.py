@@ -23,7 +23,7 @@ import vpem
 from vpem.core.blocks.covariances import STRUCTURES
 from vpem.core.blocks.gaussian import CollapsedComponentError, make_block
 from vpem.core.decisions.repair import Repair
-from vpem.core.network.hubs import Hub
+from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
@@ -87,7 +87,7 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
         covariance_type=model._covariance_type,
         feature_names=list(map(str, model.feature_names_in_)) if hasattr(model, "feature_names_in_") else None,
         parties=[Party(n, c.tolist()) for n, c in zip(parties, network.columns, strict=True)],
-        links=None if network.graph is None else [(int(one), int(other)) for one, other in network.graph.edges],
+        links=None if network.is_star else [(int(one), int(other)) for one, other in network.links.edges],
         hubs=[HubOf(int(hub.root), [int(member) for member in hub.members]) for hub in network.hubs],
         parameters=_plain_parameters(model),
         summation=describe_summation(model._summation),
@@ -207,7 +207,7 @@ def _network(about: Description, path: Any) -> Network:
         tuple(party.name for party in about.parties),
         tuple(np.array(party.columns, dtype=np.intp) for party in about.parties),
         graph,
-        tuple(Hub(hub.root, tuple(hub.members)) for hub in about.hubs),
+        tuple(Hub(Position(hub.root), tuple(map(Position, hub.members))) for hub in about.hubs),
     )
 
 
@@ -290,7 +290,7 @@ def _estimator(about: Description, network: Network, path: Any) -> tuple[Vertica
             about.n_components,
             covariance_type=about.covariance_type,
             partition=network.named_columns(),
-            graph="star" if network.graph is None else network.named_graph(),
+            graph="star" if network.is_star else network.named_graph(),
             summation=summation,
             **arguments,
         )

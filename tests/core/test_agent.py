@@ -12,7 +12,8 @@ from vpem.core.agent.machine import Agent
 from vpem.core.agent.meeting import Record, decode_records, encode_records
 from vpem.core.agent.message import Header, LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
 from vpem.core.decisions.initial import START, shared_generator
-from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.consensus import Consensus
+from vpem.core.network.star import Star
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
 
@@ -555,8 +556,8 @@ def test_sizes_of_what_comes_early_are_bounded_by_what_can_come():
     a.start()
 
     def header(kind, n_values, n_decisions=0, ahead=1):
-        is_text = kind in ("meet", "stop")
-        return Header(0, ahead, 1, 0, kind, is_text, n_values, n_decisions)
+        dtype = "u1" if kind in ("meet", "stop") else "f8"
+        return Header(0, ahead, 1, 0, kind, dtype, n_values, n_decisions)
 
     a.check(header("sum", 24 * 2 + 1, 4))
     for bad, message in [
@@ -567,10 +568,10 @@ def test_sizes_of_what_comes_early_are_bounded_by_what_can_come():
         (header("flood", 1, 4), "expected at most"),
         (header("meet", 2**24 + 1), "expected at most"),
         (header("meet", 10, 1), "expected at most"),
-        (header("sum", 48, 4, ahead=2), "at most the next round"),
+        (header("meet", 48, ahead=2), "a round that the peer can have come to"),
         (header("stop", 4097, ahead=0), "expected at most 4096 bytes"),
-        (Header(2**21, 2**21 << 32, 1, 0, "meet", True, 10, 0), "epochs ahead"),
-        (Header(1, 1 << 32, 1, 0, "meet", True, 2**24 + 1, 0), "expected at most"),
+        (Header(2**21, 2**21 << 32, 1, 0, "meet", "u1", 10, 0), "epochs ahead"),
+        (Header(1, 1 << 32, 1, 0, "meet", "u1", 2**24 + 1, 0), "expected at most"),
     ]:
         with pytest.raises(RemoteProtocolError, match=message):
             a.check(bad)
@@ -587,9 +588,9 @@ def test_a_server_does_not_believe_the_largest_number_of_rows():
     for number in range(4):
         hello = record_of(agents[number], n_rows=2**32 - 1 if number == 2 else 200_000)
         server.receive(Message(0, 0, number, 4, "meet", encode_records([hello])))
-    server.check(Header(0, 2, 2, 4, "sum", False, 200_000 * 2, 4))
+    server.check(Header(0, 2, 2, 4, "sum", "f8", 200_000 * 2, 4))
     with pytest.raises(RemoteProtocolError, match="expected at most"):
-        server.check(Header(0, 2, 2, 4, "sum", False, 2**33, 4))
+        server.check(Header(0, 2, 2, 4, "sum", "f8", 2**33, 4))
 
 
 @pytest.mark.parametrize(

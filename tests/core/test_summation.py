@@ -7,10 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import connected_graphs, contents, mixing_weights
+from vpem.core.network.adders import flood_traffic, linear_adder, sum_traffic
+from vpem.core.network.consensus import Consensus
 from vpem.core.network.graph import contraction
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Consensus, Star, flood_traffic, sum_traffic
-from vpem.core.network.traffic import pooling_traffic
+from vpem.core.network.pooling import pooling_traffic
+from vpem.core.network.star import Star
+from vpem.core.network.summation import Shape
+
+TERM = Shape(4, 3)
+"""Of 96 bytes."""
 
 
 def network_on(graph, hops=0, seed=0):
@@ -23,8 +29,8 @@ def star_of(n):
 
 def test_a_star_adds_exactly_and_alike_for_all():
     terms = np.random.default_rng(0).normal(size=(4, 5, 3))
-    adder = Star().adder(star_of(4))
-    [total] = adder.add(terms, slice(0, 5))
+    adder = linear_adder(Star().matrix(star_of(4)))
+    [total] = adder.add(terms)
     np.testing.assert_allclose(total, terms.sum(axis=0), rtol=1e-14)
     assert adder.view_of_hub.tolist() == [0, 0, 0, 0]
 
@@ -46,8 +52,8 @@ def test_consensus_is_as_many_literal_rounds(graph, hops, rounds, kind, seed):
             state[member] = n * term / len(hub.members)
     for _ in range(rounds):
         state = np.array([sum(W[i, j] * state[j] for j in range(n)) for i in range(n)])
-    adder = Consensus(rounds, kind).adder(network)
-    found = adder.add(terms, slice(0, 6))[adder.view_of_hub]
+    adder = linear_adder(Consensus(rounds, kind).matrix(network))
+    found = adder.add(terms)[adder.view_of_hub]
     # Sums of at most eight terms of order 8: rounding stays far below.
     np.testing.assert_allclose(found, state[[hub.root for hub in network.hubs]], atol=1e-12)
 
@@ -59,7 +65,7 @@ def test_the_error_falls_as_the_contraction_to_the_rounds(graph, kind, seed):
     rho = contraction(W)
 
     def error(terms, rounds):
-        found = Consensus(rounds, kind).adder(network).add(terms[:, None, None], slice(0, 1))
+        found = linear_adder(Consensus(rounds, kind).matrix(network)).add(terms[:, None])
         return np.linalg.norm(found.ravel() - terms.sum())
 
     terms = np.random.default_rng(seed).normal(size=n)
@@ -73,27 +79,27 @@ def test_the_error_falls_as_the_contraction_to_the_rounds(graph, kind, seed):
 
 
 def test_traffic_of_a_star():
-    traffic = sum_traffic(Star(), star_of(3), 100, 9)
-    assert (traffic.messages, contents(traffic), traffic.rounds) == (6, 6 * 109, 2)
-    assert traffic.per_agent[0] == (1, 109 + 68, 1, 109 + 68), "a header and a checksum are 68 bytes"
-    assert traffic.per_agent["server"] == (3, 3 * 177, 3, 3 * 177)
+    traffic = sum_traffic(Star(), star_of(3), TERM, 1)
+    assert (traffic.messages, contents(traffic), traffic.rounds) == (6, 6 * 104, 2)
+    assert traffic.per_agent[0] == (1, 104 + 68, 1, 104 + 68), "a header and a checksum are 68 bytes"
+    assert traffic.per_agent["server"] == (3, 3 * 172, 3, 3 * 172)
     assert (traffic * 4 + traffic).bytes == 5 * traffic.bytes
-    assert repr(traffic) == "Traffic(messages=6, bytes=1,062, rounds=2)"
+    assert repr(traffic) == "Traffic(messages=6, bytes=1,032, rounds=2)"
 
 
 def test_traffic_of_consensus_counts_every_link_in_every_round():
-    traffic = sum_traffic(Consensus(10), network_on(nx.cycle_graph(5)), 100, 9)
-    assert (traffic.messages, contents(traffic), traffic.rounds) == (10 * 10, 100 * 109, 10)
-    assert traffic.per_agent[3] == (20, 20 * 177, 20, 20 * 177)
+    traffic = sum_traffic(Consensus(10), network_on(nx.cycle_graph(5)), TERM, 1)
+    assert (traffic.messages, contents(traffic), traffic.rounds) == (10 * 10, 100 * 104, 10)
+    assert traffic.per_agent[3] == (20, 20 * 172, 20, 20 * 172)
 
 
 def test_a_decision_gets_the_rounds_that_the_sum_lacks():
     path = network_on(nx.path_graph(6))  # five hops wide
-    short = sum_traffic(Consensus(2), path, 100, 9)
-    assert (short.messages, contents(short), short.rounds) == (10 * 5, 20 * 109 + 30 * 9, 5)
-    assert sum_traffic(Consensus(2), path, 100, 0).rounds == 2
-    alone = flood_traffic(Consensus(2), path, 9)
-    assert (alone.messages, contents(alone), alone.rounds) == (50, 450, 5)
+    short = sum_traffic(Consensus(2), path, TERM, 1)
+    assert (short.messages, contents(short), short.rounds) == (10 * 5, 20 * 104 + 30 * 8, 5)
+    assert sum_traffic(Consensus(2), path, TERM).rounds == 2
+    alone = flood_traffic(Consensus(2), path, 1)
+    assert (alone.messages, contents(alone), alone.rounds) == (50, 400, 5)
 
 
 def test_traffic_within_hubs_counts_relays():
@@ -105,17 +111,17 @@ def test_traffic_within_hubs_counts_relays():
     assert (pooling.messages, contents(pooling), pooling.rounds) == (6, 80 * (1 + 2 + 2 + 2), 2)
     assert pooling.per_agent[3] == (2, 240 + 2 * 68, 1, 80 + 68)
     # Terms: one message per link of the tree, the neighbours hand it on; then one round over four links, each way.
-    one_round = sum_traffic(Consensus(1), network, 100, 0)
-    assert (one_round.messages, contents(one_round), one_round.rounds) == (4 + 8, 1200, 2 + 1)
+    one_round = sum_traffic(Consensus(1), network, TERM)
+    assert (one_round.messages, contents(one_round), one_round.rounds) == (4 + 8, 1152, 2 + 1)
     assert one_round.per_agent[2].messages_sent == 2 + 2
-    assert one_round.per_agent[1] == (1 + 2, 3 * 168, 1 + 2, 3 * 168)
+    assert one_round.per_agent[1] == (1 + 2, 3 * 164, 1 + 2, 3 * 164)
 
 
 def test_one_agent_alone_sends_nothing():
     alone = network_on(nx.path_graph(1))
-    traffic = sum_traffic(Consensus(10), alone, 100, 9)
+    traffic = sum_traffic(Consensus(10), alone, TERM, 1)
     assert (traffic.messages, traffic.bytes, traffic.rounds) == (0, 0, 0)
-    assert Consensus(10).adder(alone).add(np.ones((1, 2, 3)), slice(0, 2)).tolist() == [[[1.0] * 3] * 2]
+    assert linear_adder(Consensus(10).matrix(alone)).add(np.ones((1, 2, 3))).tolist() == [[[1.0] * 3] * 2]
 
 
 @pytest.mark.parametrize(

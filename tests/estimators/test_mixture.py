@@ -26,7 +26,7 @@ from oracles import relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.decisions.initial import START, shared_generator
-from vpem.core.network.traffic import pooling_traffic
+from vpem.core.network.pooling import pooling_traffic
 from vpem.core.settings import Settings
 from vpem.estimators import checks
 from vpem.simulation.em import em
@@ -271,8 +271,9 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     fits, problem = [], make_problem(X, network, summation, rules.rule)
     for restart in range(6):
         generator = shared_generator(seed, START, restart)
-        start = make_start(problem, rules, "random_from_data", generator)
-        fits.append(em(problem, start.mixture, rules))
+        channel = problem.channel()
+        start = make_start(problem, channel, rules, "random_from_data", generator)
+        fits.append(em(problem, channel, start.mixture, rules))
     seen = np.array([fit.lower_bounds[-1] for fit in fits])
     assert len(np.unique(seen.round(6), axis=0)) > 1
     best = seen.min(axis=1).argmax()

@@ -15,8 +15,9 @@ from oracles import (
     problems,
     relative_error,
 )
+from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.star import Star
 from vpem.core.settings import Settings
 from vpem.simulation import em as simulated
 from vpem.simulation.model import make_problem
@@ -25,7 +26,8 @@ pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
 
 
 def em(X, network, summation, mixture, rules):
-    return simulated.em(make_problem(X, network, summation, rules.rule), mixture, rules)
+    task = make_problem(X, network, summation, rules.rule)
+    return simulated.em(task, task.channel(), mixture, rules)
 
 
 def certify(X, network, summation, mixture, rules):

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from oracles import CentralizedEM, contents, dense_covariances, examples, make_mixture, problems, relative_error
 from vpem.core.blocks.batches import batch_slices
+from vpem.core.network.adders import flood_traffic, sum_traffic
+from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Consensus, Star, flood_traffic, sum_traffic
+from vpem.core.network.star import Star
+from vpem.core.network.summation import Shape
 from vpem.core.settings import Settings
-from vpem.simulation.em import em, pass_traffic
+from vpem.simulation.em import em
 from vpem.simulation.model import make_problem
 from vpem.simulation.repair import Repair
 from vpem.simulation.streams import Stream, online_step
@@ -28,6 +31,15 @@ def prepare(problem, graph="star", **changes):
     start = make_mixture(network, problem.weights, problem.means, problem.covariances(problem.partition))
     summation = Star() if graph == "star" else Consensus(5)
     return make_problem(problem.X, network, summation, rules.rule), start, rules
+
+
+def pass_of_batches(task, rules, batch_size):
+    """What one pass sends: a run without iterations has only the last one."""
+    weights = np.full(rules.n_components, 1 / rules.n_components)
+    rows = task.X[: rules.n_components]
+    covariances = [np.array([np.eye(len(held))] * rules.n_components) for held in task.network.block_columns]
+    start = make_mixture(task.network, weights, rows, covariances)
+    return em(task, task.channel(), start, replace(rules, max_iter=0), batch_size=batch_size).traffic
 
 
 def centralized(problem, reg_covar=1e-6):
@@ -46,7 +58,7 @@ def assert_same(network, mixture, oracle, partition):
 @given(problems(), st.integers(8, 60))
 def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch_size):
     task, start, rules = prepare(problem)
-    found = em(task, start, rules, batch_size=batch_size)
+    found = em(task, task.channel(), start, rules, batch_size=batch_size)
     oracle = centralized(problem)
     responsibilities, log_likelihoods = oracle.e_step()
     energies = [log_likelihoods.mean()]
@@ -65,8 +77,8 @@ def test_it_equals_incremental_em_that_keeps_all_responsibilities(problem, batch
 @given(st.one_of(problems(), problems(gaps=True)), st.sampled_from(["star", "path"]))
 def test_one_batch_of_all_rows_is_em(problem, graph):
     task, start, rules = prepare(problem, graph, max_iter=8, reg_covar=1e-6 if graph == "star" else 1e-2)
-    full = em(task, start, rules)
-    found = em(task, start, rules, batch_size=len(problem.X))
+    full = em(task, task.channel(), start, rules)
+    found = em(task, task.channel(), start, rules, batch_size=len(problem.X))
     np.testing.assert_allclose(found.lower_bounds, full.lower_bounds, rtol=1e-9)
     for block, expected in zip(found.mixture.blocks, full.mixture.blocks, strict=True):
         assert relative_error(block.means, expected.means) < 1e-9
@@ -89,7 +101,7 @@ def test_the_free_energy_never_falls(problem, batch_size, covariance_type):
         problem.means,
         [np.repeat(block.covariances, n_matrices, axis=0) for block in task.overall.blocks],
     )
-    found = em(task, start, rules, batch_size=batch_size)
+    found = em(task, task.channel(), start, rules, batch_size=batch_size)
     assert np.diff([bounds[0] for bounds in found.lower_bounds]).min() > -1e-10
 
 
@@ -103,8 +115,8 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
     task = make_problem(X, network, Star() if graph == "star" else Consensus(60), rules.rule)
     covariances = [np.repeat(block.covariances, 2, axis=0) for block in task.overall.blocks]
     start = make_mixture(network, np.array([0.5, 0.5]), X[:2], covariances)
-    expected = em(task, start, rules)
-    found = em(task, start, rules, batch_size=batch_size)
+    expected = em(task, task.channel(), start, rules)
+    found = em(task, task.channel(), start, rules, batch_size=batch_size)
     assert expected.converged
     assert found.converged
     for block, other in zip(found.mixture.blocks, expected.mixture.blocks, strict=True):
@@ -115,9 +127,8 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
 def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
     network = make_network({0: [0], 1: [1], 2: [2]}, "star")
     rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
-    traffic = pass_traffic(
-        make_problem(np.eye(100, 3), network, Star()), rules, batch_slices(100, 30), has_energy=True
-    )
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    traffic = pass_of_batches(make_problem(X, network, Star(), rules.rule), rules, 30)
     assert traffic.messages == 4 * 6
     assert contents(traffic) == 6 * (8 * 100 * 2 + 8 * rules.n_decisions + 8)
 
@@ -125,11 +136,11 @@ def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
 def test_a_pass_floods_its_decisions_once_and_wholly_however_few_rounds():
     network = make_network({number: [number] for number in range(6)}, "path")  # five hops wide
     rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
-    task = make_problem(np.eye(100, 6), network, Consensus(2))
-    traffic = pass_traffic(task, rules, batch_slices(100, 30), has_energy=True)
-    sums = [sum_traffic(task.summation, network, 8 * 2 * rows, 0) for rows in (30, 30)]
-    sums.append(sum_traffic(task.summation, network, 8 * 2 * 30, 8 * rules.n_decisions))  # three rounds more
-    sums.append(sum_traffic(task.summation, network, 8 * 2 * 10 + 8, 0))
+    task = make_problem(np.random.default_rng(0).normal(size=(100, 6)), network, Consensus(2), rules.rule)
+    traffic = pass_of_batches(task, rules, 30)
+    sums = [sum_traffic(task.summation, network, Shape(rows, 2)) for rows in (30, 30)]
+    sums.append(sum_traffic(task.summation, network, Shape(30, 2), rules.n_decisions))  # three rounds more
+    sums.append(sum_traffic(task.summation, network, Shape(10, 2, 1)))
     assert traffic.bytes == sum(one.bytes for one in sums)
     assert traffic.rounds == 4 * 2 + 3
 
@@ -154,7 +165,7 @@ def test_a_stream_equals_weighted_rows(problem):
         weights[rows] = share / len(rows)
         seen = weights > 0
         oracle.m_step(problem.X[seen], (weights[:, None] * responsibilities)[seen])
-        fit, stream, _ = online_step(replace(task, X=problem.X[rows]), mixture, rules, stream)
+        fit, stream, _ = online_step(replace(task, X=problem.X[rows]), task.channel(), mixture, rules, stream)
         mixture = fit.mixture
         assert_same(task.network, mixture, oracle, problem.partition)
         assert stream.n_rows == pytest.approx(1 / np.square(weights).sum()), "rows of equal weight worth as much"
@@ -168,8 +179,8 @@ def test_the_first_step_of_a_stream_is_an_iteration_of_em():
     task = make_problem(X, network, Consensus(3), rules.rule)
     covariances = [np.repeat(block.covariances, 2, axis=0) for block in task.overall.blocks]
     start = make_mixture(network, np.array([0.5, 0.5]), X[:2], covariances)
-    expected = em(task, start, rules)
-    found, _, _ = online_step(task, start, rules, Stream(task.overall))
+    expected = em(task, task.channel(), start, rules)
+    found, _, _ = online_step(task, task.channel(), start, rules, Stream(task.overall))
     np.testing.assert_allclose(found.lower_bounds, expected.lower_bounds)
     for block, other in zip(found.mixture.blocks, expected.mixture.blocks, strict=True):
         assert relative_error(block.covariances, other.covariances) < 1e-12
@@ -191,13 +202,13 @@ def test_repairs_are_part_of_the_traffic(graph, batch_size):
     X = rng.normal(size=(300, 2)) + 5 * rng.integers(2, size=(300, 1))
     task, start, rules = starved(X, graph)
     if batch_size is None:
-        found = em(task, start, rules)
-        one = sum_traffic(task.summation, task.network, 8 * 300 * 2, 8 * rules.n_decisions)
+        found = em(task, task.channel(), start, rules)
+        one = sum_traffic(task.summation, task.network, Shape(300, 2), rules.n_decisions)
     else:
-        found = em(task, start, rules, batch_size=batch_size)
-        one = pass_traffic(task, rules, batch_slices(300, batch_size), has_energy=True)
+        found = em(task, task.channel(), start, rules, batch_size=batch_size)
+        one = pass_of_batches(task, rules, batch_size)
     assert [repair.component for repair in found.repairs] == [1]
-    flood = flood_traffic(task.summation, task.network, 8)
+    flood = flood_traffic(task.summation, task.network, 1)
     assert found.traffic.bytes == one.bytes * (found.n_iter + 1) + flood.bytes
     assert sorted(np.round(found.mixture.blocks[0].means[:, 0])) == [0, 5]
 
@@ -208,7 +219,7 @@ def test_streams_repair_too():
     task, mixture, rules = starved(X)
     stream = Stream(task.overall)
     for rows in np.array_split(np.arange(2000), 20):
-        fit, stream, _ = online_step(replace(task, X=X[rows]), mixture, rules, stream)
+        fit, stream, _ = online_step(replace(task, X=X[rows]), task.channel(), mixture, rules, stream)
         mixture = fit.mixture
     assert stream.repairs == (Repair(1, 1, 0, "starved"),)
     assert sorted(np.round(mixture.blocks[0].means[:, 0])) == [0, 5]
@@ -223,5 +234,5 @@ def test_an_early_collapse_of_a_pass_is_not_forgotten():
     rules = Settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=0.0, max_iter=2)
     task = make_problem(X, network, Star(), rules.rule)
     start = make_mixture(network, np.array([0.5, 0.5]), np.array([[0.0], [5.0]]), [np.array([[[1e-2]], [[1.0]]])])
-    found = em(task, start, rules, batch_size=50)
+    found = em(task, task.channel(), start, rules, batch_size=50)
     assert [repair[1:4] for repair in found.repairs] == [(0, 0, "collapsed")]

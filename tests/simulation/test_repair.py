@@ -7,15 +7,15 @@ from vpem.core.blocks.covariances import CovarianceRule
 from vpem.core.blocks.gaussian import CollapsedComponentError, Statistics, careful_m_step, make_block
 from vpem.core.blocks.sweep import N_WORST
 from vpem.core.decisions.repair import MOST_REPAIRS, Repair, RepairQueue
+from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.star import Star
 from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.simulation.em import e_step
 from vpem.simulation.model import Mixture, make_problem
 from vpem.simulation.repair import Repairer, repair_mixture
 
 WORST = np.array([7, 3, 5])
-BOTH = np.array([0, 1])
 
 
 @pytest.fixture
@@ -62,63 +62,57 @@ def test_a_party_that_lacks_the_row_takes_its_column_means(X, network, mixture):
 
 
 def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, network, problem, mixture):
-    repairer = Repairer(problem)
+    repairer = Repairer(problem, problem.channel())
     full = np.full((2, 2), 25.0)
-    same, sound = repairer.visit(1, mixture, full, BOTH, [[], [1]], WORST)
+    same, sound = repairer.visit(1, mixture, full, [[], [1]], WORST)
     assert same is mixture, "nobody else knows yet"
     assert not sound
     assert repairer.traffic.messages == 0
-    after, sound = repairer.visit(2, mixture, full, BOTH, [[], [1]], WORST)
+    after, sound = repairer.visit(2, mixture, full, [[], [1]], WORST)
     np.testing.assert_array_equal(after.blocks[0].means[1], X[7, :2])
     assert not sound
     assert repairer.all_repairs() == (Repair(1, 1, "b", "collapsed"),)
-    assert repairer.traffic.bytes == 2 * (8 + OVERHEAD_BYTES), "one row number over one link, each way"
-    assert repairer.visit(3, after, full, BOTH, [[], []], WORST) == (after, True)
+    assert repairer.channel.traffic.bytes == 2 * (8 + OVERHEAD_BYTES), "one row number over one link, each way"
+    assert repairer.visit(3, after, full, [[], []], WORST) == (after, True)
 
 
 def test_starving_at_one_root_is_enough(X, network, problem, mixture):
-    repairer = Repairer(problem)
+    repairer = Repairer(problem, problem.channel())
     counts = np.array([[49.0, 1.0], [50.0, 1e-9]])
-    repairer.visit(4, mixture, counts, BOTH, [[], []], WORST)
+    repairer.visit(4, mixture, counts, [[], []], WORST)
     assert repairer.all_repairs() == (Repair(4, 1, "b", "starved", restarted=False),)
 
 
 def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X, network, problem, mixture):
-    repairer = Repairer(problem)
+    repairer = Repairer(problem, problem.channel())
     full = np.full((2, 2), 25.0)
     rows = []
     for iteration in range(MOST_REPAIRS):
-        repairer.visit(2 * iteration, mixture, full, BOTH, [[], [1]], WORST)
+        repairer.visit(2 * iteration, mixture, full, [[], [1]], WORST)
         # What it had kept collapses once more in the iteration that restarts it: that does not count.
-        after, _ = repairer.visit(2 * iteration + 1, mixture, full, BOTH, [[], [1]], WORST)
+        after, _ = repairer.visit(2 * iteration + 1, mixture, full, [[], [1]], WORST)
         rows.append(int(np.flatnonzero(X[:, 2] == after.blocks[1].means[1, 0])[0]))
     assert rows == [7, 3, 5], "each time the next worst row"
-    _, sound = repairer.visit(10, mixture, np.array([[50.0, 0.0]] * 2), BOTH, [[], []], WORST)
+    _, sound = repairer.visit(10, mixture, np.array([[50.0, 0.0]] * 2), [[], []], WORST)
     assert sound
-    with (
-        pytest.raises(
-            CollapsedComponentError, match=r"component 1 .* party 'b' \(3 repairs did not help\)"
-        ) as caught,
-        repairer.counting(repairer.traffic),
-    ):
-        repairer.visit(11, mixture, full, BOTH, [[], [1]], WORST)
-    assert caught.value.traffic.bytes == 2 * repairer.traffic.bytes, "what was sent before, and for repairs"
+    with pytest.raises(CollapsedComponentError, match=r"component 1 .* party 'b' \(3 repairs did not help\)"):
+        repairer.visit(11, mixture, full, [[], [1]], WORST)
 
 
 def test_no_two_components_are_put_on_one_row_and_the_rest_waits(X, network, problem, mixture):
-    repairer = Repairer(problem)
+    repairer = Repairer(problem, problem.channel())
     full = np.full((2, 2), 25.0)
-    repairer.visit(1, mixture, full, BOTH, [[0], [1]], WORST)
-    repairer.visit(2, mixture, full, BOTH, [[], []], np.array([7]))
+    repairer.visit(1, mixture, full, [[0], [1]], WORST)
+    repairer.visit(2, mixture, full, [[], []], np.array([7]))
     assert repairer.all_repairs() == (
         Repair(1, 0, "a", "collapsed"),
         Repair(1, 1, "b", "collapsed", restarted=False),
     )
-    repairer.visit(3, mixture, full, BOTH, [[], []], WORST)
+    repairer.visit(3, mixture, full, [[], []], WORST)
     assert [case.component for case in repairer.queue.restarted] == [0, 1]
-    both = Repairer(problem, RepairQueue(repairer.queue.restarted))
-    both.visit(4, mixture, full, BOTH, [[], []], WORST)
-    assert both.traffic.bytes == 2 * (2 * 8 + OVERHEAD_BYTES), "two row numbers over one link, each way"
+    both = Repairer(problem, problem.channel(), RepairQueue(repairer.queue.restarted))
+    both.visit(4, mixture, full, [[], []], WORST)
+    assert both.channel.traffic.bytes == 2 * (2 * 8 + OVERHEAD_BYTES), "two row numbers over one link, each way"
 
 
 def test_the_worst_rows_are_found_across_chunks_and_batches():
@@ -131,7 +125,7 @@ def test_the_worst_rows_are_found_across_chunks_and_batches():
     mixture = Mixture(np.ones((1, 1)), blocks)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vpem.core.rows.CHUNK_VALUES", 1)
-        scores, rows = e_step(task, Star().adder(task.network), mixture).worst
+        scores, rows = e_step(task, task.channel(), mixture)[0].worst
     distances = np.nansum(X**2, axis=1)
     order = np.argsort(-distances)
     expected = [*order[:1], *order[20 : 20 + N_WORST - 1]]
@@ -139,7 +133,7 @@ def test_the_worst_rows_are_found_across_chunks_and_batches():
     assert 100 <= rows[0] < 120
     assert (np.diff(scores) > 0).all()
     tiny = make_problem(X * 1e-3, task.network, Star(), CovarianceRule())  # densities above one
-    assert not np.isnan(X[e_step(tiny, Star().adder(task.network), mixture).worst[1]]).any()
+    assert not np.isnan(X[e_step(tiny, tiny.channel(), mixture)[0].worst[1]]).any()
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])

@@ -8,8 +8,9 @@ from sklearn.cluster import KMeans
 
 from oracles import block_m_step, contents, mixing_weights, relative_error
 from vpem.core.decisions.initial import shared_generator
+from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Consensus, Star
+from vpem.core.network.star import Star
 from vpem.core.settings import Settings
 from vpem.simulation import kmeans as vertical
 from vpem.simulation import starts
@@ -27,15 +28,23 @@ def X():
 
 
 def make_start(X, network, summation, settings, kind, rng):
-    return starts.make_start(make_problem(X, network, summation, settings.rule), settings, kind, rng)[:2]
+    task = make_problem(X, network, summation, settings.rule)
+    channel = task.channel()
+    return starts.make_start(task, channel, settings, kind, rng).mixture, channel.traffic
 
 
 def kmeans(X, network, summation, n_clusters, init, rng, **limits):
-    return vertical.kmeans(make_problem(X, network, summation), n_clusters, init, rng, **limits)
+    """A run, the last labels, and what it all has sent."""
+    task = make_problem(X, network, summation)
+    channel = task.channel()
+    found = vertical.kmeans(task, channel, n_clusters, init, rng, **limits)
+    return found, vertical.assign(task, channel, found.centres), channel.traffic
 
 
 def plus_plus_centres(X, network, summation, n_clusters, rng):
-    return vertical.plus_plus_centres(make_problem(X, network, summation), n_clusters, rng)
+    task = make_problem(X, network, summation)
+    channel = task.channel()
+    return vertical.plus_plus_centres(task, channel, n_clusters, rng), channel.traffic
 
 
 def rules(covariance_type="full"):
@@ -82,12 +91,11 @@ def test_random_from_data_takes_rows_and_overall_covariances(X, covariance_type)
 def test_vertical_lloyd_on_a_star_is_lloyd(X):
     network = make_network(PARTITION, "star")
     start = X[[0, 100, 200]]
-    found = kmeans(X, network, Star(), 3, start, shared_generator(0), tol=0.0)
+    found, labelled, _ = kmeans(X, network, Star(), 3, start, shared_generator(0), tol=0.0)
     expected = KMeans(3, init=start, n_init=1, tol=0.0, algorithm="lloyd").fit(X)
     assert found.converged
     assert relative_error(network.assemble(found.centres), expected.cluster_centers_) < 1e-12
-    inertia = vertical.assign(make_problem(X, network, Star()), Star().adder(network), found.centres).scores
-    assert inertia[0] == pytest.approx(expected.inertia_, rel=1e-12)
+    assert labelled.scores[0] == pytest.approx(expected.inertia_, rel=1e-12)
 
 
 def test_kmeans_starts_from_the_labels_of_kmeans(X):
@@ -139,22 +147,18 @@ def test_the_first_root_draws_for_all_from_the_distances_that_it_sees(X):
 def test_all_roots_start_from_the_weights_that_the_first_sees(X):
     network = make_network(PARTITION, "path")
     start, traffic = make_start(X, network, Consensus(2), rules(), "kmeans", shared_generator(1))
-    result = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1))
-    counts = vertical.assign(
-        make_problem(X, network, Consensus(2)), Consensus(2).adder(network), result.centres
-    ).counts
+    _, labelled, sent = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1))
+    counts = labelled.counts
     assert np.ptp(counts, axis=0).max() > 0, "the example must have roots that count differently"
     np.testing.assert_allclose(start.weights, [counts[0] / 240])
-    assert (
-        contents(traffic) - contents(result.traffic) == 4 * 2 * 8 * 3
-    )  # three numbers over four directed links, twice
+    assert contents(traffic) - contents(sent) == 4 * 2 * 8 * 3, "three numbers over four directed links, twice"
 
 
 def test_sums_that_are_not_exact_do_not_send_kmeans_round_in_circles():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 100))
     network = make_network({n: [n] for n in range(100)}, "path")
-    found = kmeans(X, network, Consensus(100), 3, "k-means++", shared_generator(0))
+    found, *_ = kmeans(X, network, Consensus(100), 3, "k-means++", shared_generator(0))
     assert not found.converged
     assert found.n_iter < 200, "left alone, it goes on to the limit of 300"
 
@@ -180,12 +184,12 @@ def test_plus_plus_prefers_rows_far_apart():
 def test_a_cluster_without_rows_keeps_its_centre():
     X = np.array([[0.0], [1.0], [2.0]])
     network = make_network({0: [0]}, "star")
-    found = kmeans(X, network, Star(), 2, np.array([[1.0], [100.0]]), shared_generator(0))
+    found, *_ = kmeans(X, network, Star(), 2, np.array([[1.0], [100.0]]), shared_generator(0))
     assert found.centres[0].tolist() == [[1.0], [100.0]]
 
 
 def test_traffic_of_kmeans_is_one_sum_per_iteration_and_one_for_the_last_labels(X):
     network = make_network(PARTITION, "star")
-    found = kmeans(X, network, Star(), 3, X[[0, 100, 200]], shared_generator(0))
-    assert found.traffic.messages == 6 * (found.n_iter + 1)
+    found, _, sent = kmeans(X, network, Star(), 3, X[[0, 100, 200]], shared_generator(0))
+    assert sent.messages == 6 * (found.n_iter + 1)
     assert contents(found.traffic) == 6 * (found.n_iter + 1) * (8 * 240 * 3 + 8)

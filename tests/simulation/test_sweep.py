@@ -8,11 +8,11 @@ from oracles import relative_error
 from vpem import Consensus, Star, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.blocks.covariances import CovarianceRule
 from vpem.core.decisions.initial import around
+from vpem.core.network.adders import linear_adder
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import exact_adder, linear_adder
 from vpem.core.settings import Settings
 from vpem.simulation.em import certify, e_step
-from vpem.simulation.model import Mixture, adder_for, make_problem
+from vpem.simulation.model import Mixture, make_problem
 
 pytestmark = pytest.mark.processors
 
@@ -55,10 +55,10 @@ def test_any_order_in_memory_will_do(X, order, step):
 def test_columns_that_are_far_from_their_start_keep_their_digits(X):
     problem = make_problem(X + 1e6, make_network(COLUMNS, "star"), Star(), CovarianceRule())
     near = mixture_of(problem, X + 1e6)
-    expected = e_step(problem, exact_adder(3), near)
+    expected, _ = e_step(problem, problem.channel(), near)
     pairs = zip(near.blocks, problem.overall.blocks, strict=True)
     far = Mixture(near.weights, tuple(around(block.means * 0 - 1e9, whole, "full") for block, whole in pairs))
-    found = e_step(problem, exact_adder(3), far)
+    found, _ = e_step(problem, problem.channel(), far)
     for own, held in zip(found.statistics(), problem.network.block_columns, strict=True):
         # All components explain everything equally badly: the statistics are those of all rows.
         np.testing.assert_allclose(own.means[0], (X + 1e6)[:, held].mean(axis=0), rtol=1e-14)
@@ -71,7 +71,7 @@ def test_columns_that_are_far_from_their_start_keep_their_digits(X):
 
 
 def sums_by(adder, terms):
-    return np.broadcast_to(adder.add(terms, slice(0, terms.shape[1])), (len(terms), *terms.shape[1:]))
+    return np.broadcast_to(adder.add(terms), (len(terms), *terms.shape[1:]))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def sums_by(adder, terms):
 )
 def test_every_way_of_adding_gives_the_same_sums(graph, rounds, way):
     network = make_network({number: [number] for number in graph}, graph)
-    adder = Consensus(rounds).adder(network)
+    adder = linear_adder(Consensus(rounds).matrix(network))
     assert way in adder.path
     terms = -1e3 * np.random.default_rng(0).exponential(size=(len(graph), 3, 50))
     W = Consensus(rounds).mixing_matrix(network)
@@ -94,10 +94,10 @@ def test_every_way_of_adding_gives_the_same_sums(graph, rounds, way):
     np.testing.assert_allclose(sums_by(adder, terms), expected, rtol=1e-10)
     for root in (0, len(graph) - 1):
         one = adder.seen_by(adder.view_of_hub[root])
-        np.testing.assert_allclose(one.add(terms, slice(0, 50))[0], expected[root], rtol=1e-10)
+        np.testing.assert_allclose(one.add(terms)[0], expected[root], rtol=1e-10)
     each = adder.for_each_root()
     assert each.n_views == len(graph)
-    np.testing.assert_allclose(each.add(terms, slice(0, 50)), expected, rtol=1e-10)
+    np.testing.assert_allclose(each.add(terms), expected, rtol=1e-10)
 
 
 def test_modes_are_kept_as_long_as_they_matter():
@@ -114,9 +114,9 @@ def test_modes_are_kept_as_long_as_they_matter():
 def test_roots_of_different_minds_do_not_share_a_view(X):
     network = make_network(COLUMNS, "complete")
     problem = make_problem(X, network, Consensus(200), CovarianceRule())
-    assert Consensus(200).adder(network).is_exact
-    assert adder_for(problem, mixture_of(problem, X)).n_views == 1
+    assert problem.channel().is_exact
+    assert problem.channel().begin(mixture_of(problem, X).weights).n_views == 1
     differing = mixture_of(problem, X, n_views=3)
-    assert adder_for(problem, differing).n_views == 3
+    assert problem.channel().begin(differing.weights).n_views == 3
     rules = Settings(n_components=2, covariance_type="full", tol=1e-3, reg_covar=1e-6, max_iter=5)
     assert certify(problem, differing, rules).disagreement > 1e-3

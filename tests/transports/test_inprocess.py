@@ -9,7 +9,7 @@ import pytest
 from studies import STUDIES, bits, make_study, run, table
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import LocalProtocolError
-from vpem.core.network.summation import Consensus
+from vpem.core.network.consensus import Consensus
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 

@@ -88,10 +88,10 @@ def bad_frames(message):
     """One of each sort, and a piece of its error."""
     epoch, number, sender, receiver, kind, values, decision = message
     frame, kind = wire.encode(message), KINDS.index(kind)
-    header = [epoch, number, sender, receiver, kind, len(values), len(decision)]
+    header = [epoch, number, sender, receiver, kind, 0, len(values), len(decision)]
 
     def changed(**what):
-        names = ("epoch", "round", "sender", "receiver", "kind", "n_values", "n_decisions")
+        names = ("epoch", "round", "sender", "receiver", "kind", "dtype", "n_values", "n_decisions")
         return [what.get(name, value) for name, value in zip(names, header, strict=True)]
 
     yield "short", frame[:63], "header of 64 bytes, got 63"
@@ -99,10 +99,10 @@ def bad_frames(message):
     yield "truncated", frame[:-1], "as the header says, got"
     yield "too long", frame + b"\0", "as the header says, got"
     yield "foreign", b"HTTP" + frame[4:], "begin with b'HTTP'"
-    yield "newer", make_frame(message, version=2), "version 1 of the wire format, got 2"
+    yield "newer", make_frame(message, version=3), "version 2 of the wire format, got 3"
     yield "padded", make_frame(message, padding=b" "), "filled up with zeros"
-    yield "a text", make_frame(message, [*header[:6], "four"]), "fields of a header"
-    yield "too few", make_frame(message, header[:6]), "fields of a header"
+    yield "a text", make_frame(message, [*header[:7], "four"]), "fields of a header"
+    yield "too few", make_frame(message, header[:7]), "fields of a header"
     yield "negative", make_frame(message, changed(n_values=-5)), "at least 0"
     yield "of no kind", make_frame(message, changed(kind=len(KINDS))), "kinds"
     yield "damaged", frame[:200] + bytes([frame[200] ^ 1]) + frame[201:], "fit their checksum"
@@ -112,15 +112,18 @@ def bad_frames(message):
     yield (
         "far ahead",
         make_frame(message, changed(round=number + 500)),
-        "at most the next round, got round 501",
+        "a round that the peer can have come to, got round 501",
     )
     yield "round of another epoch", make_frame(message, changed(round=number + 2**32)), "in its form"
     yield "epoch without meeting", make_frame(message, changed(epoch=1, round=2**32)), "begin with a meeting"
     yield "other kind", make_frame(message, changed(kind=KINDS.index("terms"))), "got 'terms'"
-    yield "text for numbers", make_frame(message, changed(kind=0)), "got 'meet'"
-    yield "more values", make_frame(message, changed(n_values=49)), "expected 48 values and 4 decisions"
-    yield "a terabyte", make_frame(message, changed(n_values=2**37)), "expected 48 values and 4 decisions"
-    yield "no decision", make_frame(message, changed(n_decisions=0)), "expected 48 values and 4 decisions"
+    yield "text for numbers", make_frame(message, changed(kind=0, dtype=2)), "got 'meet'"
+    yield "numbers for a text", make_frame(message, changed(kind=0)), "in its form"
+    yield "integers", make_frame(message, changed(dtype=1)), r"got 48 \(i8\)"
+    yield "of no type", make_frame(message, changed(dtype=3)), "3 types"
+    yield "more values", make_frame(message, changed(n_values=49)), r"expected 48 values \(f8\) and 4 decisions"
+    yield "a terabyte", make_frame(message, changed(n_values=2**37)), r"expected 48 values \(f8\) and 4 decisions"
+    yield "no decision", make_frame(message, changed(n_decisions=0)), r"expected 48 values \(f8\) and 4 decisions"
     wrong = values.copy()
     wrong[5] = np.nan
     yield "not a number", make_frame(message._replace(values=wrong)), "finite numbers, got NaN"
@@ -189,11 +192,12 @@ def test_headers_with_a_right_checksum_give_an_error_or_are_kept(data):
         data.draw(st.sampled_from([*agent.neighbours, 99])),
         agent.number,
         data.draw(st.integers(0, len(KINDS) - 1)),
+        (dtype := data.draw(st.integers(0, 2))),
         (n_values := data.draw(st.integers(0, 60))),
         (n_decisions := data.draw(st.integers(0, 6))),
     ]
     assert min(header) >= 0 or header[1] < 0
-    width = 1 if KINDS[header[4]] in ("meet", "stop") else 8
+    width = 1 if dtype == 2 else 8
     body = data.draw(st.binary(min_size=0, max_size=8)).ljust(n_values * width + 8 * n_decisions, b"\0")
     message = Message(*header[:4], "sum", np.frombuffer(body[: n_values * width + 8 * n_decisions], np.uint8))
     frame = make_frame(message, header)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vpem.core.agent.message import Message
+from vpem.core.agent.message import AgentNumber, Message
 from vpem.core.agent.work import Given
 from vpem.core.network.parties import Network
 from vpem.core.rows import Table
@@ -37,7 +37,7 @@ def fit_with_agents(
         With the traffic of all starts, as it was really sent.
     """
     agents = make_agents(X, network, agreement, given)
-    first = network.hubs[0].root
+    first = AgentNumber(network.hubs[0].root)  # in one process, they are numbered by position
     seen = [-1, 0]
 
     def watch(message: Message) -> None:
@@ -56,7 +56,7 @@ def fit_with_agents(
     for agent in transport.agents.values():
         if agent.error is not None:  # who found out, and not only was told
             raise agent.error.__cause__ or agent.error
-    models = [transport.agents[hub.root].model for hub in network.hubs]
+    models = [transport.agents[AgentNumber(hub.root)].model for hub in network.hubs]
     weights, histories, blocks = [], [], []
     for model in models:
         assert model is not None, "a study without a failure comes to a model"

@@ -19,8 +19,10 @@ from vpem.core.blocks.gaussian import CollapsedComponentError, make_block
 from vpem.core.blocks.kernels import count_larger
 from vpem.core.blocks.overall import LARGEST
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import Network, assign_columns, make_network
-from vpem.core.network.summation import Consensus, Star, Summation
+from vpem.core.network.star import Star
+from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 
 Array = NDArray[np.float64]
@@ -141,10 +143,8 @@ def build_network(
     columns = assign_columns(partition, n_features, feature_names)
     network = make_network(columns, graph, hops, shared_generator(seed, HUB_TIES))
     if summation is None:
-        summation = Star() if network.graph is None else Consensus(rounds=100, weights="metropolis")
-    if isinstance(summation, type) or not all(
-        hasattr(summation, needed) for needed in ("check", "adder", "schedule")
-    ):
+        summation = Star() if network.is_star else Consensus(rounds=100, weights="metropolis")
+    if not isinstance(summation, Summation):
         raise TypeError(f"expected summation to be None, Star() or Consensus(...), got {summation!r}")
     summation.check(network)
     return network, summation

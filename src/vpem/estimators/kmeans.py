@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.kernels import add_row_distances
 from vpem.core.decisions.initial import START, shared_generator
-from vpem.core.network.summation import Summation, flood_traffic
-from vpem.core.network.traffic import FLOAT_BYTES
+from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators import checks
+from vpem.simulation.channel import Channel
 from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import make_problem
 from vpem.simulation.threads import one_blas_thread
@@ -113,25 +113,24 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         network, summation = checks.build_network(
             self.partition, self.graph, 0, self.summation, table.shape[1], names, seed
         )
-        problem = make_problem(table, network, summation)
-        fits = [
-            kmeans(
+        problem, channel = make_problem(table, network, summation), Channel(summation, network)
+        fits, inertias = [], []
+        for number in range(n_init):
+            found = kmeans(
                 problem,
+                channel,
                 n_clusters,
                 init,
                 shared_generator(seed, START, number),
                 max_iter=max_iter,
                 tol=tol,
             )
-            for number in range(n_init)
-        ]
-        self.traffic_ = sum((fit.traffic for fit in fits), meeting_traffic(network, len(table), 0))
-        if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
-            self.traffic_ += flood_traffic(summation, network, FLOAT_BYTES) * n_init
-        adder = summation.adder(network)
-        best = fits[0]
-        if n_init > 1:
-            best = min(fits, key=lambda fit: float(assign(problem, adder, fit.centres).scores.max()))
+            fits.append(found)
+            inertias.append(float(assign(problem, channel, found.centres).scores.max()))
+            if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
+                channel.flood(1)
+        best = fits[int(np.argmin(inertias))]
+        self.traffic_ = meeting_traffic(network, len(table), 0, summation) + channel.traffic
         self.cluster_centers_ = network.assemble(best.centres)
         self.n_iter_ = best.n_iter
         self.labels_, distances = self._nearest(table)

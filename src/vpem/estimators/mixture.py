@@ -21,14 +21,16 @@ from vpem.core.blocks.packed import warm_up
 from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.decisions.repair import Repair
 from vpem.core.network.parties import Network
+from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import Summation
-from vpem.core.network.traffic import Traffic, make_traffic, pooling_traffic
+from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table
 from vpem.core.settings import STARTS, Agreement, Settings
 from vpem.estimators import checks
 from vpem.estimators.agents import fit_with_agents
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.progress import Progress
+from vpem.simulation.channel import Channel
 from vpem.simulation.em import MixtureFit, certify, em
 from vpem.simulation.model import Mixture, Problem, make_problem
 from vpem.simulation.starts import Start, make_start
@@ -263,31 +265,25 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             return self._end_fit(problem, settings, seed, result, result.traffic, result.repairs)
         with progress.waiting("compiling the inner loops, which are kept for the next time,"):
             warm_up()
-        progress.note(f"the network's sum is computed as {summation.adder(network).path}")
-        traffic = meeting_traffic(network, len(table), int(self.hops)) + pooling_traffic(network, len(table))
+        channel = Channel(summation, network)
+        progress.note(f"the network's sum is computed as {channel.path}")
         best: tuple[MixtureFit, Start] | None = None
         failure: CollapsedComponentError | None = None
         for number in range(1 if goes_on else n_init):
             progress.start(number)
-            if goes_on:
-                start = Start(self._mixture, make_traffic(network.agents))
-            else:
-                start = self._start(problem, settings, seed, number)
-            traffic += start.traffic
+            start = Start(self._mixture) if goes_on else self._start(problem, channel, settings, seed, number)
             watch: dict[str, Any] = {
                 "batch_size": batch_size,
                 "before": self._last_lower_bounds if goes_on else None,
                 "monitor": progress.iteration,
             }
             try:
-                result = em(problem, start.mixture, settings, **watch)
+                result = em(problem, channel, start.mixture, settings, **watch)
             except CollapsedComponentError as error:  # another start may do better
                 failure = error
-                traffic += error.traffic or make_traffic(network.agents)
                 progress.fail(error)
                 continue
             progress.end(result.converged, result.n_iter, len(result.repairs))
-            traffic += result.traffic
             if best is None or result.agreed_lower_bound > best[0].agreed_lower_bound:
                 best = result, start
             if progress.stopped:
@@ -296,6 +292,8 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             raise failure or AssertionError("n_init is at least 1")
         result, start = best
         repairs = (*start.repairs, *result.repairs)
+        traffic = meeting_traffic(network, len(table), int(self.hops), summation) + channel.traffic
+        traffic += pooling_traffic(network, len(table))
         return self._end_fit(problem, settings, seed, result, traffic, repairs, stopped=progress.stopped)
 
     def _end_fit(
@@ -336,19 +334,18 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
         table = checks.read_table(self, X, reset=stream is None)
         remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
         network, summation, seed = self._build(table, settings, goes_on=remedy)
-        traffic = pooling_traffic(network, len(table))
+        traffic, channel = pooling_traffic(network, len(table)), Channel(summation, network)
         if stream is None:
             checks.check_enough_rows(len(table), "n_components", settings.n_components)
             problem = make_problem(table, network, summation, settings.rule)
-            start = self._start(problem, settings, seed, 0)
-            traffic += meeting_traffic(network, len(table), int(self.hops))
+            start = self._start(problem, channel, settings, seed, 0)
+            traffic += meeting_traffic(network, len(table), int(self.hops), summation)
             stream, mixture = Stream(problem.overall, repairs=start.repairs), start.mixture
-            traffic += start.traffic
         else:
             overall = look_again(stream.overall, table, network)
             problem, mixture = Problem(table, network, summation, overall), self._mixture
             traffic = self.traffic_ + traffic
-        result, stream, disagreement = online_step(problem, mixture, settings, stream)
+        result, stream, disagreement = online_step(problem, channel, mixture, settings, stream)
         self._keep(network, summation, settings, seed, result, traffic + result.traffic)
         self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
@@ -400,14 +397,14 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             )
         return network, summation, seed
 
-    def _start(self, problem: Problem, settings: Settings, seed: int, number: int) -> Start:
+    def _start(self, problem: Problem, channel: Channel, settings: Settings, seed: int, number: int) -> Start:
         """Starting point of one start: what the user gave, and for the rest what `init_params` finds."""
-        network, given = problem.network, self._given(problem.network, settings)
+        given = self._given(problem.network, settings)
         kind = self._init_params()
         if given and given[0].is_complete:
-            found = Start(Mixture(np.empty((1, 0)), ()), make_traffic(network.agents))
+            found = Start(Mixture(np.empty((1, 0)), ()))
         else:
-            found = make_start(problem, settings, kind, shared_generator(seed, START, number))
+            found = make_start(problem, channel, settings, kind, shared_generator(seed, START, number))
         if not given:
             return found
         weights = found.mixture.weights if given[0].weights is None else given[0].weights[None]
@@ -416,7 +413,7 @@ class VerticalGaussianMixture(FittedMixture, DensityMixin, BaseEstimator):  # ty
             means = found.mixture.blocks[block].means if own.means is None else own.means
             covariances = found.mixture.blocks[block].covariances if own.covariances is None else own.covariances
             blocks.append(make_block(means, covariances))
-        return Start(Mixture(weights, tuple(blocks)), found.traffic, found.repairs)
+        return Start(Mixture(weights, tuple(blocks)), found.repairs)
 
     def _given(self, network: Network, settings: Settings) -> list[Given]:
         """What the user gave of each block's start; empty if nothing."""

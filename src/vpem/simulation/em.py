@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.batches import Kept, batch_slices, suffixes
+from vpem.core.blocks.batches import batch_slices
 from vpem.core.blocks.covariances import CovarianceRule
-from vpem.core.blocks.gaussian import Block, Statistics, careful_m_steps, make_weights, n_present
-from vpem.core.blocks.sweep import Sums, em_pass, lowest
+from vpem.core.blocks.gaussian import (
+    Block,
+    CollapsedComponentError,
+    Statistics,
+    careful_m_steps,
+    make_weights,
+    n_present,
+)
+from vpem.core.blocks.sweep import Sums, em_pass
+from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import Repair
 from vpem.core.decisions.stopping import comparable_bound, has_converged
-from vpem.core.network.summation import Adder, exact_adder, sum_traffic
-from vpem.core.network.traffic import FLOAT_BYTES, Traffic, make_traffic
+from vpem.core.network.star import ExactSum
+from vpem.core.network.summation import Shape
+from vpem.core.network.traffic import Traffic
 from vpem.core.settings import Settings
-from vpem.simulation.model import Mixture, Problem, adder_for
+from vpem.simulation.channel import Channel
+from vpem.simulation.model import Mixture, Problem
 from vpem.simulation.repair import Repairer
-from vpem.simulation.sweep import sweep
+from vpem.simulation.sweep import Sum, sweep
 
 Array = NDArray[np.float64]
 Monitor = Callable[[int, float], bool]
@@ -67,30 +75,30 @@ class Certificate:
 
 def e_step(
     problem: Problem,
-    adder: Adder,
+    channel: Channel,
     mixture: Mixture,
+    about: Sum = Sum(),  # noqa: B008 (it cannot be changed)
     *,
     statistics: bool = True,
     within: slice | None = None,
     compare: bool = False,
-) -> Sums:
-    """One pass over rows with fixed parameters; its scores are the roots' log-likelihoods."""
+) -> tuple[Sums, Array]:
+    """One pass over rows with fixed parameters, and the sum of the scalars; scores are the roots' log-likelihoods."""
     layout = problem.layout(mixture.weights.shape[1], is_matrix=mixture.blocks[0].covariances.ndim == 3)
-    weights = mixture.weights[:1] if adder.n_views == 1 else mixture.weights
-    log_weights = np.log(np.broadcast_to(weights, (adder.n_views, weights.shape[1])))
-    views, separate = np.asarray(adder.view_of_hub, dtype=np.int64), not adder.is_exact
+    weights = mixture.weights[:1] if channel.n_views == 1 else mixture.weights
+    log_weights = np.log(np.broadcast_to(weights, (channel.n_views, weights.shape[1])))
     halves = em_pass(
         layout,
         mixture.blocks,
         problem.order,
         problem.overall,
         log_weights,
-        views,
-        separate=separate,
+        channel.view_of_hub,
+        separate=not channel.is_exact,
         statistics=statistics,
         may_lack_rows=bool(problem.overall.has_gaps.any()),
     )
-    return sweep(problem, adder, halves, within=within, compare=compare)
+    return sweep(problem, channel, halves, about, within=within, compare=compare)
 
 
 def m_steps(
@@ -114,6 +122,7 @@ def m_steps(
 
 def em(
     problem: Problem,
+    channel: Channel,
     start: Mixture,
     settings: Settings,
     *,
@@ -131,6 +140,7 @@ def em(
     Parameters
     ----------
     problem : Problem
+    channel : Channel
     start : Mixture
     settings : Settings
     batch_size : int, optional
@@ -142,87 +152,76 @@ def em(
     """
     n_samples = len(problem.X)
     batches = batch_slices(n_samples, batch_size or n_samples)
-    adder, scalar_adder = (adder_for(problem, start) for _ in range(2))
-    repairer = Repairer(problem)
+    channel.begin(start.weights)
+    repairer = Repairer(problem, channel)
     history = [] if before is None else [before]
     n_before = len(history)
-    one_pass = pass_traffic(problem, settings, batches, has_energy=batch_size is not None)
-    mixture, converged, fresh = start, False, True
-    kept: list[Any] = [None] * len(batches)
+    mixture, converged = start, False
+    now = begin_pass([None] * len(batches), channel.n_views)
     while len(history) - n_before < settings.max_iter and not converged:
         iteration = len(history) - n_before + 1
-        later = suffixes(kept)
-        earlier: Kept | None = None
         collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
-        energy = np.zeros(adder.n_views)
-        worst: tuple[Any, Any] = (np.empty(0), np.empty(0, dtype=np.intp))
         for number, batch in enumerate(batches):
-            result, kept[number] = visit(problem, adder, mixture, batch)
-            is_last = number == len(batches) - 1
-            if fresh:
-                energy += result.scores
-            elif is_last:
-                energy = result.scores
-                if earlier is not None:
-                    terms = earlier.densities(mixture.blocks)[:, None, None]
-                    densities = scalar_adder.add(terms, slice(0, 1))[:, 0, 0]
-                    energy = energy + earlier.energy(densities, mixture.weights)
-            earlier = kept[number] + earlier
-            if is_last or not fresh:
-                total = earlier if fresh else earlier + later[number + 1]
+            about = _about(problem, settings, number, is_last=batch_size is not None and now.is_last)
+            if about.scalars is not None:
+                about = about._replace(scalars=now.densities(mixture.blocks)[:, None])
+            result, scalars = e_step(problem, channel, mixture, about, within=batch)
+            now, total = now.take(result, scalars[:, 0] if scalars.shape[1] else scalars.sum(axis=1), mixture.weights)
+            if total is not None:
                 mixture, broken = m_steps(problem, total.counts, total.statistics, settings.rule, mixture.blocks)
                 collapsed = [old.union(new) for old, new in zip(collapsed, broken, strict=True)]
-            scores, rows = (np.concatenate(pair) for pair in zip(worst, result.worst, strict=True))
-            worst = lowest(scores, rows)
-        assert earlier is not None, "a table has rows"
-        history.append(energy / n_present(earlier.counts))
-        with repairer.counting(one_pass * (iteration + 1)):  # the last one tells all
-            mixture, sound = repairer.visit(
-                iteration, mixture, earlier.counts, adder.view_of_hub, collapsed, worst[1]
-            )
-        fresh = not sound
+        assert now.earlier is not None, "a table has rows"
+        history.append(now.lower_bounds)
+        try:
+            mixture, sound = repairer.visit(iteration, mixture, now.earlier.counts, collapsed, now.worst_rows)
+        except CollapsedComponentError:
+            _last_sums(problem, channel, mixture, settings, batches[:1], has_energy=False)  # on which all hear of it
+            raise
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
-    lower_bounds = tuple(history[n_before:])
-    traffic = one_pass * (len(lower_bounds) + 1) + repairer.traffic
-    return MixtureFit(mixture, lower_bounds, converged, repairer.all_repairs(), traffic)
+        now = begin_pass(now.kept, channel.n_views, fresh=not sound)
+    _last_sums(problem, channel, mixture, settings, batches, has_energy=batch_size is not None)
+    return MixtureFit(mixture, tuple(history[n_before:]), converged, repairer.all_repairs(), channel.traffic)
 
 
-def pass_traffic(problem: Problem, settings: Settings, batches: Sequence[slice], *, has_energy: bool) -> Traffic:
-    """Traffic of one pass: the bytes of one full iteration in more messages, and with batches one number more.
+def _about(problem: Problem, settings: Settings, number: int, *, is_last: bool) -> Sum:
+    """A batch's sum. On the first one ride the last pass's decisions, as an agent that stops must not update."""
+    zeros = np.zeros((len(problem.network.hubs), 1)) if is_last else None
+    return Sum(f"iterate {number}", settings.n_decisions if number == 0 else 0, zeros)
 
-    The last pass's decisions ride on the first sum, as an agent that stops must not update after it. The number is
-    for the free energy, and rides on the last sum.
-    """
-    sizes: Counter[tuple[int, int]] = Counter()
+
+def _last_sums(
+    problem: Problem,
+    channel: Channel,
+    mixture: Mixture,
+    settings: Settings,
+    batches: Sequence[slice],
+    *,
+    has_energy: bool,
+) -> None:
+    """The E-step of the final parameters, with the decision to stop: made only if its bytes depend on the data."""
     for number, batch in enumerate(batches):
-        is_first, is_last = number == 0, number == len(batches) - 1
-        value_bytes = FLOAT_BYTES * ((batch.stop - batch.start) * settings.n_components + (has_energy and is_last))
-        sizes[value_bytes, FLOAT_BYTES * settings.n_decisions * is_first] += 1
-    parts = (sum_traffic(problem.summation, problem.network, *size) * times for size, times in sizes.items())
-    return sum(parts, make_traffic(problem.network.agents))
-
-
-def visit(
-    problem: Problem, adder: Adder, mixture: Mixture, batch: slice, *, compare: bool = False
-) -> tuple[Sums, Kept]:
-    """E-step of one batch, and what it leaves behind."""
-    result = e_step(problem, adder, mixture, within=batch, compare=compare)
-    return result, Kept(result.counts, result.entropies, result.statistics())
+        about = _about(problem, settings, number, is_last=has_energy and number == len(batches) - 1)
+        if channel.linear is None:
+            e_step(problem, channel, mixture, about, statistics=False, within=batch)
+        else:
+            n_scalars = 0 if about.scalars is None else 1
+            channel.count(Shape(batch.stop - batch.start, settings.n_components, n_scalars), about.n_decisions)
 
 
 def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certificate:
     """Take one exact EM step from the assembled model, and compare the roots."""
-    adder = adder_for(problem, mixture)
-    here = final = e_step(problem, adder, mixture, statistics=adder.is_exact, compare=True)
-    exact = exact_adder(len(problem.network.hubs))
-    if not adder.is_exact:
+    channel = problem.channel().begin(mixture.weights)
+    final, _ = e_step(problem, channel, mixture, statistics=channel.is_exact, compare=True)
+    here, exact = final, channel
+    if not channel.is_exact:
+        exact = Channel(ExactSum(), problem.network)
         assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
-        here = e_step(problem, exact, assembled)
+        here, _ = e_step(problem, exact, assembled)
     stepped, collapsed = m_steps(problem, here.counts, here.statistics(), settings.rule, mixture.blocks)
     if any(collapsed):
         return Certificate(math.inf, final.disagreement)
-    there = e_step(problem, exact, stepped, statistics=False)
+    there, _ = e_step(problem, exact, stepped, statistics=False)
     gain = float((there.scores[0] - here.scores[0]) / n_present(here.counts)[0])
     return Certificate(gain, final.disagreement)

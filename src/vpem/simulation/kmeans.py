@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.packed import Densities, Distances
+from vpem.core.blocks.packed import Densities
 from vpem.core.blocks.sweep import Sums, kmeans_pass
 from vpem.core.decisions.initial import (
+    choose_candidate,
     draw_candidates,
     lloyd_stop,
     movement_limit,
     n_candidates,
     random_rows,
 )
-from vpem.core.network.summation import Adder, flood_traffic, sum_traffic
-from vpem.core.network.traffic import FLOAT_BYTES, Traffic, make_traffic
+from vpem.simulation.channel import Channel
 from vpem.simulation.model import Problem
-from vpem.simulation.sweep import network_sums, sweep
+from vpem.simulation.sweep import Sum, distances_seen_first, sweep
 
 Array = NDArray[np.float64]
 
@@ -33,12 +33,11 @@ class KMeansFit:
     """Each block's part, at its root: (n_clusters, n_columns)."""
     n_iter: int
     converged: bool
-    traffic: Traffic
-    """With the sum of the last labels, for which see `assign`."""
 
 
 def kmeans(
     problem: Problem,
+    channel: Channel,
     n_clusters: int,
     init: str | Array,
     rng: np.random.Generator,
@@ -57,6 +56,7 @@ def kmeans(
     Parameters
     ----------
     problem : Problem
+    channel : Channel
     n_clusters : int
     init : {"k-means++", "random"} or array of shape (n_clusters, n_features)
     rng : numpy.random.Generator
@@ -64,17 +64,15 @@ def kmeans(
     max_iter : int
     tol : float
     """
-    X, network, summation = problem.X, problem.network, problem.summation
+    X, network = problem.X, problem.network
     columns = network.block_columns
-    adder = summation.adder(network)
-    traffic = make_traffic(network.agents)
     if not isinstance(init, str):
         centres = [np.asarray(init, dtype=np.float64)[:, held] for held in columns]
     elif init == "random":
         rows = random_rows(rng, len(X), n_clusters)
         centres = problem.overall.rows(X, rows, network)
     else:
-        centres, traffic = plus_plus_centres(problem, n_clusters, rng)
+        centres = plus_plus_centres(problem, channel, n_clusters, rng)
     variances = problem.overall.variances
     limits = [
         movement_limit(tol, variances[held], part, X.shape[1]) for held, part in zip(columns, centres, strict=True)
@@ -83,20 +81,19 @@ def kmeans(
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
-        found = assign(problem, adder, centres)
+        found = assign(problem, channel, centres)
         moved = _cut(problem, found.means())
         settled = np.array(
             [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
         )
-        inertia = found.scores[adder.view_of_hub]
+        inertia = found.scores[channel.view_of_hub]
         would_stop, lowest, since_lowest = lloyd_stop(settled, inertia, lowest, since_lowest)
         centres, converged, ended = moved, bool(settled.all()), bool(would_stop.all())
-    # The decision to stop rides on one sum more, which gives the labels of the last centres.
-    one_sum = sum_traffic(summation, network, FLOAT_BYTES * len(X) * n_clusters, FLOAT_BYTES)
-    return KMeansFit(tuple(centres), n_iter, converged, traffic + one_sum * (n_iter + 1))
+    # The decision to stop rides on one sum more, which gives the labels of the last centres: see `assign`.
+    return KMeansFit(tuple(centres), n_iter, converged)
 
 
-def assign(problem: Problem, adder: Adder, centres: Sequence[Array], fill: Densities | None = None) -> Sums:
+def assign(problem: Problem, channel: Channel, centres: Sequence[Array], fill: Densities | None = None) -> Sums:
     """Give every row to the nearest centre, at each root by the distances that it sees; collect around the centres.
 
     With `fill`, for which gaps are filled in, blocks are collected as EM needs them; otherwise each column by itself.
@@ -106,12 +103,12 @@ def assign(problem: Problem, adder: Adder, centres: Sequence[Array], fill: Densi
         problem.order,
         problem.block_of_column,
         problem.overall,
-        np.asarray(adder.view_of_hub, dtype=np.int64),
+        channel.view_of_hub,
         fill=fill,
-        n_views=adder.n_views,
-        separate=not adder.is_exact,
+        n_views=channel.n_views,
+        separate=not channel.is_exact,
     )
-    return sweep(problem, adder, halves)
+    return sweep(problem, channel, halves, Sum("cluster", 1))[0]
 
 
 def _cut(problem: Problem, packed: Array) -> list[Array]:
@@ -120,53 +117,27 @@ def _cut(problem: Problem, packed: Array) -> list[Array]:
     return np.split(packed, ends[:-1], axis=1)
 
 
-def plus_plus_centres(problem: Problem, n_clusters: int, rng: np.random.Generator) -> tuple[list[Array], Traffic]:
-    """Greedy k-means++: rows far from the centres so far, the best of a few candidates each time.
+def plus_plus_centres(problem: Problem, channel: Channel, n_clusters: int, rng: np.random.Generator) -> list[Array]:
+    """Rows chosen by k-means++ as first centres; each block's part, (n_clusters, n_columns).
 
     The first row follows from the shared seed. After that the root of the first hub draws the candidates from
-    the distances that it sees, picks the best, and floods the pick together with the next candidates.
-
-    Returns
-    -------
-    centres : list of arrays of shape (n_clusters, n_columns)
-        Each block's part; a party that lacks a picked row takes its column means.
-    traffic : Traffic
+    the distances that it sees, picks the best, and floods the pick together with the next candidates. A party that
+    lacks a picked row takes its column means.
     """
-    X, network, summation = problem.X, problem.network, problem.summation
     n_tries = n_candidates(n_clusters)
-    adder = summation.adder(network)
-    picked = random_rows(rng, len(X), 1)
-    flood = flood_traffic(summation, network, FLOAT_BYTES * (n_tries + 1))
-    traffic = make_traffic(network.agents)
-    closest = np.full(len(X), np.inf)
+    picked = random_rows(rng, len(problem.X), 1)
     if n_clusters > 1:
-        traffic += sum_traffic(summation, network, FLOAT_BYTES * len(X), 0)
-        # One flood before each centre's sum, and one for the last pick.
-        one_sum = sum_traffic(summation, network, FLOAT_BYTES * len(X) * n_tries, 0)
-        traffic += (flood + one_sum) * (n_clusters - 1) + flood
-    while len(picked) < n_clusters:
-        for rows, distances in distances_seen_first(problem, adder, picked[-1:]):
-            np.minimum(closest[rows], distances[:, 0], out=closest[rows])
-        candidates = draw_candidates(rng, closest, n_tries)
-        potentials = np.zeros(n_tries)
-        for rows, distances in distances_seen_first(problem, adder, candidates):
-            potentials += np.minimum(distances, closest[rows, None]).sum(axis=0)
-        picked = np.append(picked, candidates[potentials.argmin()])
-    return problem.overall.rows(X, picked, network), traffic
+        closest = _distances(problem, channel, picked)[:, 0]
+        while len(picked) < n_clusters:
+            candidates = draw_candidates(rng, closest, n_tries)
+            channel.flood(1 + n_tries)
+            best, closest = choose_candidate(closest, _distances(problem, channel, candidates))
+            picked = np.append(picked, candidates[best])
+        channel.flood(1 + n_tries)
+    return problem.overall.rows(problem.X, picked, problem.network)
 
 
-def distances_seen_first(problem: Problem, adder: Adder, rows: NDArray[np.intp]) -> Iterator[tuple[slice, Array]]:
-    """Squared distances of all rows to some, as the root of the first hub sees them.
-
-    Yields
-    ------
-    chunk : slice
-        Some of all rows.
-    distances : array of shape (n_chunk, n_rows)
-    """
-    X, network = problem.X, problem.network
-    centres = problem.overall.rows(X, rows, network)
-    distances = Distances(np.concatenate(centres, axis=1))
-    seen = adder.seen_by(adder.view_of_hub[0])
-    for chunk, sums in network_sums(problem, seen, distances, len(rows)):
-        yield chunk, -2.0 * sums[0].T
+def _distances(problem: Problem, channel: Channel, rows: NDArray[np.intp]) -> Array:
+    """Squared distances of all rows to some, as the root of the first hub sees them; (n_samples, n_rows)."""
+    centres = problem.overall.rows(problem.X, rows, problem.network)
+    return distances_seen_first(problem, channel, np.concatenate(centres, axis=1))

@@ -16,8 +16,9 @@ from vpem.core.blocks.gaussian import Block
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.packed import Layout, columns_first, make_layout
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Adder, Summation
+from vpem.core.network.summation import Summation
 from vpem.core.rows import Rows, Table
+from vpem.simulation.channel import Channel
 
 Array = NDArray[np.float64]
 
@@ -54,6 +55,10 @@ class Problem:
         """(n_features,): of the columns in this order."""
         return np.repeat(np.arange(len(self.network.hubs)), [len(held) for held in self.network.block_columns])
 
+    def channel(self) -> Channel:
+        """The network between the blocks, before anything was sent."""
+        return Channel(self.summation, self.network)
+
     def layout(self, n_components: int, *, is_matrix: bool) -> Layout:
         """Where each block's statistics are packed."""
         return _layout(tuple(len(held) for held in self.network.block_columns), n_components, is_matrix)
@@ -77,12 +82,6 @@ class Problem:
 @lru_cache(maxsize=16)
 def _layout(widths: tuple[int, ...], n_components: int, is_matrix: bool) -> Layout:
     return make_layout(widths, n_components, is_matrix=is_matrix)
-
-
-def adder_for(problem: Problem, mixture: Mixture) -> Adder:
-    """A series of sums for roots with these weights: they may share a view only if they are of one mind."""
-    adder = problem.summation.adder(problem.network)
-    return adder.for_each_root() if (mixture.weights != mixture.weights[0]).any() else adder
 
 
 def make_problem(X: Table, network: Network, summation: Summation, rule: CovarianceRule | None = None) -> Problem:

@@ -13,9 +13,8 @@ from vpem.core.blocks.overall import Overall, shared_statistics
 from vpem.core.blocks.packed import Densities
 from vpem.core.decisions.initial import KMEANS_MAX_ITER, KMEANS_TOL, around, random_responsibilities, random_rows
 from vpem.core.decisions.repair import Case, Repair
-from vpem.core.network.summation import flood_traffic
-from vpem.core.network.traffic import FLOAT_BYTES, Traffic, make_traffic
 from vpem.core.settings import Settings
+from vpem.simulation.channel import Channel
 from vpem.simulation.em import m_steps
 from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import Mixture, Problem
@@ -27,18 +26,17 @@ class Start(NamedTuple):
     """Common starting point."""
 
     mixture: Mixture
-    traffic: Traffic
-    """What agreeing on it costs."""
     repairs: tuple[Repair, ...] = ()
     """Components that start with the overall covariance, as their own rows have none."""
 
 
-def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.Generator) -> Start:
+def make_start(problem: Problem, channel: Channel, settings: Settings, kind: str, rng: np.random.Generator) -> Start:
     """Find a common starting point.
 
     Parameters
     ----------
     problem : Problem
+    channel : Channel
     settings : Settings
     kind : {"kmeans", "k-means++", "random", "random_from_data"}
         - "kmeans": M-step from the labels of a vertical k-means.
@@ -48,14 +46,13 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
     rng : numpy.random.Generator
         Shared by all parties.
     """
-    X, network, summation, overall = problem.X, problem.network, problem.summation, problem.overall
+    X, network, overall = problem.X, problem.network, problem.overall
     n_components = settings.n_components
-    traffic = make_traffic(network.agents)
     if kind == "random_from_data":
         rows = random_rows(rng, len(X), n_components)
         means = overall.rows(X, rows, network)
         weights = np.full((1, n_components), 1.0 / n_components)
-        return Start(Mixture(weights, _around(means, overall, settings)), traffic)
+        return Start(Mixture(weights, _around(means, overall, settings)))
     if kind == "random":
         # Gaps are filled in as each party's overall Gaussian expects them.
         before = _around(
@@ -70,23 +67,21 @@ def make_start(problem: Problem, settings: Settings, kind: str, rng: np.random.G
         )
     else:
         max_iter = KMEANS_MAX_ITER if kind == "kmeans" else 0
-        found = kmeans(problem, n_components, "k-means++", rng, max_iter=max_iter, tol=KMEANS_TOL)
+        found = kmeans(problem, channel, n_components, "k-means++", rng, max_iter=max_iter, tol=KMEANS_TOL)
         before = _around(found.centres, overall, settings)
-        adder = summation.adder(network)
         layout = problem.layout(n_components, is_matrix=settings.rule.is_matrix)
-        labelled = assign(problem, adder, found.centres, fill=Densities(layout, before))
+        labelled = assign(problem, channel, found.centres, fill=Densities(layout, before))
         # All roots begin with the same weights: what the root of the first hub sees, flooded where roots may differ.
-        counts, statistics = labelled.counts[[adder.view_of_hub[0]]], labelled.statistics()
-        traffic = found.traffic
-        if not summation.is_common and len(network.hubs) > 1:
-            traffic += flood_traffic(summation, network, FLOAT_BYTES * n_components)
+        counts, statistics = labelled.counts[[channel.view_of_hub[0]]], labelled.statistics()
+        if not channel.summation.is_common and len(network.hubs) > 1:
+            channel.flood(n_components)
     mixture, collapsed = m_steps(problem, counts, statistics, settings.rule, before)
     first: dict[int, int] = {}
     for hub, components in enumerate(collapsed):
         for component in components:
             first.setdefault(component, hub)
     cases = (Case(0, component, first[component]) for component in sorted(first))
-    return Start(mixture, traffic, tuple(case.repair(network, restarted=False) for case in cases))
+    return Start(mixture, tuple(case.repair(network, restarted=False) for case in cases))
 
 
 def _around(means: Sequence[Array], overall: Overall, settings: Settings) -> tuple[Block, ...]:

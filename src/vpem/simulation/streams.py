@@ -12,12 +12,12 @@ from vpem.core.blocks.batches import Kept
 from vpem.core.blocks.gaussian import Statistics, n_present
 from vpem.core.blocks.overall import Overall
 from vpem.core.decisions.repair import Case, Repair, RepairQueue
-from vpem.core.network.summation import sum_traffic
-from vpem.core.network.traffic import FLOAT_BYTES
 from vpem.core.settings import Settings
-from vpem.simulation.em import MixtureFit, m_steps, visit
-from vpem.simulation.model import Mixture, Problem, adder_for
+from vpem.simulation.channel import Channel
+from vpem.simulation.em import MixtureFit, e_step, m_steps
+from vpem.simulation.model import Mixture, Problem
 from vpem.simulation.repair import Repairer
+from vpem.simulation.sweep import Sum
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class Stream:
 
 
 def online_step(
-    problem: Problem, mixture: Mixture, settings: Settings, stream: Stream
+    problem: Problem, channel: Channel, mixture: Mixture, settings: Settings, stream: Stream
 ) -> tuple[MixtureFit, Stream, float]:
     """One step of stepwise EM (Cappé and Moulines): an E-step of new rows, whose statistics then count for a share.
 
@@ -53,6 +53,7 @@ def online_step(
     ----------
     problem : Problem
         The new rows.
+    channel : Channel
     mixture : Mixture
     settings : Settings
     stream : Stream
@@ -63,9 +64,9 @@ def online_step(
     stream : Stream
     disagreement : float
     """
-    n_samples, summation = len(problem.X), problem.summation
-    adder = adder_for(problem, mixture)
-    result, new = visit(problem, adder, mixture, slice(0, n_samples), compare=True)
+    channel.begin(mixture.weights)
+    result, _ = e_step(problem, channel, mixture, Sum("", settings.n_decisions), compare=True)
+    new = Kept(result.counts, result.entropies, result.statistics())
     n_steps = stream.n_steps + 1
     share = n_steps**-STEP_POWER
     n_there = float(n_present(new.counts)[0])
@@ -75,15 +76,12 @@ def online_step(
         n_rows = 1.0 / (share**2 / n_there + (1.0 - share) ** 2 / stream.n_rows)
     whole = kept * n_rows
     stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, settings.rule, mixture.blocks)
-    repairer = Repairer(problem, RepairQueue(stream.waiting, most_repairs=math.inf))
-    stepped, _ = repairer.visit(n_steps, stepped, whole.counts, adder.view_of_hub, collapsed, result.worst[1])
+    repairer = Repairer(problem, channel, RepairQueue(stream.waiting, most_repairs=math.inf))
+    stepped, _ = repairer.visit(n_steps, stepped, whole.counts, collapsed, result.worst[1])
     repaired = [case.component for case in repairer.queue.restarted]
     if repaired:
         kept = _forget(kept, stepped, repaired)
-    value_bytes = FLOAT_BYTES * n_samples * settings.n_components
-    traffic = sum_traffic(summation, problem.network, value_bytes, FLOAT_BYTES * settings.n_decisions)
-    traffic += repairer.traffic
-    fit = MixtureFit(stepped, (result.scores / n_there,), False, repairer.all_repairs(), traffic)
+    fit = MixtureFit(stepped, (result.scores / n_there,), False, repairer.all_repairs(), channel.traffic)
     done = (case.repair(problem.network, restarted=True) for case in repairer.queue.restarted)
     after = Stream(stream.overall, kept, n_rows, n_steps, (*stream.repairs, *done), repairer.queue.waiting)
     return fit, after, result.disagreement

@@ -7,8 +7,8 @@ that the result is the same, bit for bit, however many threads there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from vpem.core.blocks import kernels
 from vpem.core.blocks.packed import Distances
 from vpem.core.blocks.sweep import Pass, Sums
-from vpem.core.network.summation import Adder
+from vpem.core.network.summation import Shape
 from vpem.core.rows import row_chunks
+from vpem.simulation.channel import Channel
 from vpem.simulation.model import Problem
 from vpem.simulation.threads import ordered_map
 
@@ -27,26 +28,58 @@ NARROW = 16
 """Columns up to which a row is too short for vectors along it; tiles have vectors along their columns."""
 
 
+class Sum(NamedTuple):
+    """What agents would say of a sum, and what rides on it."""
+
+    series: str = ""
+    n_decisions: int = 0
+    scalars: Array | None = None
+    """(n_hubs, n_scalars): what blocks add beside their rows."""
+
+
 def sweep(
-    problem: Problem, adder: Adder, halves: Pass, *, within: slice | None = None, compare: bool = False
-) -> Sums:
+    problem: Problem,
+    channel: Channel,
+    halves: Pass,
+    about: Sum = Sum(),  # noqa: B008 (it cannot be changed)
+    *,
+    within: slice | None = None,
+    compare: bool = False,
+) -> tuple[Sums, Array]:
     """One pass over some rows.
 
     Parameters
     ----------
     problem : Problem
-    adder : Adder
+    channel : Channel
         What happens between the halves.
     halves : Pass
+    about : Sum, optional
     within : slice, optional
         Only these rows.
     compare : bool, default=False
         Find the largest disagreement between roots.
+
+    Returns
+    -------
+    sums : Sums
+    scalars : array of shape (n_views, n_scalars)
     """
     within = slice(0, len(problem.X)) if within is None else within
-    first = int(adder.view_of_hub[0])
+    first, n_hubs = int(channel.view_of_hub[0]), len(problem.network.hubs)
+    scalars = np.empty((n_hubs, 0)) if about.scalars is None else about.scalars
+    shape = Shape(within.stop - within.start, halves.layout.n_components, scalars.shape[1])
+    adder, whole = channel.linear, np.empty((0, 0, 0))
+    if adder is None:
+        terms = np.hstack([_contribute(problem, halves, within).reshape(n_hubs, -1), scalars])
+        sums = channel.add(terms, shape, about.series, about.n_decisions)
+        whole, scalars = np.split(sums, [shape.n_rows * shape.width], axis=1)
+        whole = whole.reshape(channel.n_views, shape.n_rows, shape.width)
+    else:
+        channel.count(shape, about.n_decisions)
+        scalars = adder.add(scalars)
     is_plain = (
-        adder.is_exact
+        channel.is_exact
         and halves.layout.by_column.all()
         and halves.layout.n_columns > NARROW
         and not problem.overall.has_gaps.any()
@@ -57,8 +90,12 @@ def sweep(
         def by_tiles(rows: slice) -> Sums:
             own = halves.begin()
             for tile in halves.tiles(problem.read(rows), rows.start):
-                terms = halves.contribute(tile)
-                sums = terms if adder.is_exact else adder.add(terms, tile.rows)
+                if adder is None:
+                    here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
+                    sums = np.ascontiguousarray(whole[:, here].transpose(0, 2, 1))
+                else:
+                    terms = halves.contribute(tile)
+                    sums = terms if adder.is_exact else adder.add(terms)
                 halves.collect(tile, sums, own, first=first, compare=compare)
             return own.rank()
 
@@ -73,7 +110,23 @@ def sweep(
         assert total is not None, "a table has rows"
         return total
 
-    return halves.run_with(run)
+    return halves.run_with(run), scalars
+
+
+def _contribute(problem: Problem, halves: Pass, within: slice) -> Array:
+    """Every block's terms of some rows, for a sum that takes them whole; (n_hubs, n_rows, n_components)."""
+    found = np.empty((len(problem.network.hubs), within.stop - within.start, halves.layout.n_components))
+
+    def work(rows: slice) -> None:
+        for tile in halves.tiles(problem.read(rows), rows.start):
+            here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
+            found[:, here] = halves.contribute(tile).transpose(0, 2, 1)
+
+    chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
+    with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
+        for _ in parts:
+            pass
+    return found
 
 
 def _by_rows(problem: Problem, halves: Pass, rows: slice) -> Sums:
@@ -101,23 +154,43 @@ def _by_rows(problem: Problem, halves: Pass, rows: slice) -> Sums:
     return own.rank()
 
 
-def network_sums(
-    problem: Problem, adder: Adder, contributions: Distances, n_values: int
-) -> Iterator[tuple[slice, Array]]:
-    """Sums of all rows, some at a time, in order; (n_views, n_values, n_rows)."""
-    n_targets = 1 if adder.is_exact else len(problem.network.hubs)
-    targets = problem.block_of_column
+def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> Array:
+    """Squared distances of all rows to some centres, as the root of the first hub sees them.
 
-    def work(rows: slice) -> tuple[slice, Array]:
+    Parameters
+    ----------
+    problem : Problem
+    channel : Channel
+    centres : array of shape (n_centres, n_features)
+        Columns in the order of the blocks.
+
+    Returns
+    -------
+    array of shape (n_samples, n_centres)
+    """
+    contributions, adder = Distances(centres), channel.linear
+    shape = Shape(len(problem.X), len(centres))
+    n_targets = 1 if channel.is_exact else len(problem.network.hubs)
+    first = int(channel.view_of_hub[0])
+    terms = np.empty((n_targets if adder is None else 1, shape.n_rows, shape.width))
+
+    def work(rows: slice) -> None:
         chunk = problem.read(rows)
-        out = np.zeros((n_targets, n_values, len(chunk)))
-        if adder.is_exact:
-            centres = problem.as_in_table(contributions.centres)
-            kernels.add_row_distances(np.ascontiguousarray(chunk), centres, out[0])
-            return rows, out
-        contributions.add(problem.columns_first(chunk), targets, out)
-        return rows, adder.add(out, rows)
+        out = np.zeros((n_targets, shape.width, len(chunk)))
+        if channel.is_exact:
+            kernels.add_row_distances(np.ascontiguousarray(chunk), problem.as_in_table(centres), out[0])
+        else:
+            contributions.add(problem.columns_first(chunk), problem.block_of_column, out)
+            out = out if adder is None else adder.seen_by(first).add(out)
+        terms[:, rows] = out.transpose(0, 2, 1)
 
-    chunks = row_chunks(0, len(problem.X), 4 * max(problem.X.shape[1], n_values * n_targets))
+    chunks = row_chunks(0, shape.n_rows, 4 * max(problem.X.shape[1], shape.width * n_targets))
     with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
-        yield from parts
+        for _ in parts:
+            pass
+    if adder is None:
+        terms = channel.add(terms.reshape(n_targets, -1), shape)[[first]].reshape(1, shape.n_rows, shape.width)
+    else:
+        channel.count(shape)
+    distances: Array = -2.0 * terms[0]
+    return distances

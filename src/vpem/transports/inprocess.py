@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from vpem.core.agent.machine import Agent
-from vpem.core.agent.message import EPOCH_BITS, Message, StaleMessageError
+from vpem.core.agent.message import EPOCH_BITS, AgentNumber, Message, StaleMessageError
 from vpem.core.agent.work import Given
+from vpem.core.network.hubs import Position
 from vpem.core.network.parties import SERVER, Network
 from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table
@@ -67,7 +69,7 @@ class InProcess:
         """Of all links, in order."""
         self._links: dict[tuple[int, int], deque[Message]] = {}
         """The same by link, if links overtake each other."""
-        self._dead: set[int] = set()
+        self._dead: set[AgentNumber] = set()
         self._rounds = dict.fromkeys(self.agents, 0)
 
     def start(self) -> InProcess:
@@ -105,7 +107,7 @@ class InProcess:
         now = {number: self._rounds_of(agent) for number, agent in self.agents.items()}
         return Traffic(network.agents, table, max(self._rounds[number] + count for number, count in now.items()))
 
-    def crash(self, number: int) -> None:
+    def crash(self, number: AgentNumber) -> None:
         """An agent dies: what is on its way to it or from it is lost, and its neighbours notice."""
         self._dead.add(number)
         self._line = deque(message for message in self._line if number not in (message.sender, message.receiver))
@@ -113,7 +115,7 @@ class InProcess:
         for peer in self._living(self.agents[number].neighbours):
             self.post(self.agents[peer].lose(number))
 
-    def recover(self, number: int, saved: bytes) -> None:
+    def recover(self, number: AgentNumber, saved: bytes) -> None:
         """A dead agent comes back with what it had saved."""
         self.agents[number] = agent = self.agents[number].restored(wire.decode_state(saved))
         self._dead.discard(number)
@@ -124,7 +126,7 @@ class InProcess:
             self._event(peer, partial(self.agents[peer].rejoin, number))
             self._event(number, partial(agent.rejoin, peer))
 
-    def abandon(self, number: int) -> None:
+    def abandon(self, number: AgentNumber) -> None:
         """A dead agent does not come back, and its neighbours stop waiting for it."""
         if number not in self._dead:
             self.crash(number)
@@ -132,10 +134,10 @@ class InProcess:
         for peer in self._living(neighbours):
             self._event(peer, partial(self.agents[peer].abandon, number))
 
-    def _living(self, numbers: Iterable[int]) -> list[int]:
+    def _living(self, numbers: Iterable[AgentNumber]) -> list[AgentNumber]:
         return [number for number in numbers if number in self.agents and number not in self._dead]
 
-    def _event(self, number: int, event: Callable[[], list[Message]]) -> None:
+    def _event(self, number: AgentNumber, event: Callable[[], list[Message]]) -> None:
         """Something happens to an agent; rounds of an epoch that it ends with are counted."""
         before = self.agents[number]
         epoch, rounds = before.state.epoch, self._rounds_of(before)
@@ -192,10 +194,11 @@ def make_agents(X: Table, network: Network, agreement: Agreement, given: Sequenc
     names: list[Hashable] = list(network.parties)
     starts = {hub.root: start for hub, start in zip(network.hubs, given, strict=False)}
     agents, table = [], X[:]
+    known: dict[Hashable, Any] = {}
     for number, name in enumerate(names):
-        neighbours = [len(names)] if network.graph is None else network.graph[number]
         columns = table[:, network.columns[number]]
-        agents.append(Agent(number, neighbours, agreement, columns, name=str(name), given=starts.get(number)))
-    if network.graph is None:
-        agents.append(Agent(len(names), range(len(names)), agreement, name=SERVER))
+        start, neighbours = starts.get(Position(number)), network.neighbours[number]
+        agents.append(Agent(number, neighbours, agreement, columns, name=str(name), given=start, known=known))
+    if network.is_star:
+        agents.append(Agent(len(names), range(len(names)), agreement, name=SERVER, known=known))
     return agents

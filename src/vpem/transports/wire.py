@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from vpem.core.agent.inbox import TEXTS
 from vpem.core.agent.machine import Agent
-from vpem.core.agent.message import KINDS, Header, Message, RemoteProtocolError, header_of
+from vpem.core.agent.message import KINDS, AgentNumber, Header, Message, RemoteProtocolError, header_of
 from vpem.core.agent.progress import AgentState
+from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"vpem"
 STATE_MAGIC = b"vpst"
 PREFIX = struct.Struct("<4sBB")
@@ -31,7 +31,7 @@ CHECKSUM = struct.Struct("<I")
 STATE_PREFIX = struct.Struct("<4sBQ")
 HEADER_BYTES = OVERHEAD_BYTES - CHECKSUM.size
 
-_read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int]).decode
+_read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, int]).decode
 
 
 class WireError(ValueError):
@@ -42,7 +42,8 @@ def encode(message: Message) -> bytes:
     """A message as bytes; `message.n_bytes` of them."""
     header = header_of(message)
     kind = KINDS.index(header.kind)
-    fields = msgspec.msgpack.encode((*header[:4], kind, header.n_values, header.n_decisions))
+    dtype = DTYPES.index(header.dtype)
+    fields = msgspec.msgpack.encode((*header[:4], kind, dtype, header.n_values, header.n_decisions))
     prefix = PREFIX.pack(MAGIC, VERSION, len(fields)) + fields
     values = message.values.astype(message.values.dtype.newbyteorder("<"), copy=False)
     decision = message.decision.astype("<f8", copy=False)
@@ -63,19 +64,22 @@ def read_header(start: bytes | memoryview) -> Header:
     if PREFIX.size + length > HEADER_BYTES or any(padding):
         raise WireError("expected a header that is filled up with zeros, got something else")
     try:
-        *where, kind, n_values, n_decisions = _read_fields(fields)
+        *where, kind, dtype, n_values, n_decisions = _read_fields(fields)
     except msgspec.DecodeError as error:
         raise WireError(f"expected the fields of a header, got others ({error})") from None
-    if min(*where, kind, n_values, n_decisions) < 0 or kind >= len(KINDS):
-        raise WireError(f"expected numbers of at least 0 and one of {len(KINDS)} kinds, got {where} and {kind}")
-    name = KINDS[kind]
+    if min(*where, kind, dtype, n_values, n_decisions) < 0 or kind >= len(KINDS) or dtype >= len(DTYPES):
+        raise WireError(
+            f"expected numbers of at least 0, one of {len(KINDS)} kinds and {len(DTYPES)} types, got {where}, {kind} "
+            f"and {dtype}"
+        )
     epoch, number, sender, receiver = where
-    return Header(epoch, number, sender, receiver, name, name in TEXTS, n_values, n_decisions)
+    agents = AgentNumber(sender), AgentNumber(receiver)
+    return Header(epoch, number, *agents, KINDS[kind], DTYPES[dtype], n_values, n_decisions)
 
 
 def n_bytes(header: Header) -> int:
     """Length of the whole message that has this header."""
-    return OVERHEAD_BYTES + header.n_values * (1 if header.is_text else 8) + 8 * header.n_decisions
+    return OVERHEAD_BYTES + header.n_values * np.dtype(header.dtype).itemsize + 8 * header.n_decisions
 
 
 def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
@@ -98,7 +102,7 @@ def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
             raise WireError("expected contents that fit their checksum, got others")
     except WireError as error:
         raise RemoteProtocolError(agent.number, peer, agent.state.round, str(error)) from None
-    dtype = np.dtype(np.uint8 if header.is_text else "<f8")
+    dtype = np.dtype(header.dtype).newbyteorder("<")
     values = np.frombuffer(content, dtype, header.n_values, HEADER_BYTES)
     decision = np.frombuffer(content, "<f8", header.n_decisions, HEADER_BYTES + values.nbytes)
     message = Message(*header[:5], values, decision)

@@ -13,18 +13,17 @@ import numpy as np
 
 from vpem.core.agent.progress import Array, Model, Prediction, Progress, Run
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
-from vpem.core.blocks.batches import Kept, suffixes
 from vpem.core.blocks.gaussian import (
     Block,
     CollapsedComponentError,
     make_block,
     make_weights,
-    n_present,
     normalize,
 )
-from vpem.core.blocks.sweep import lowest
+from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import make_cases, repair_block, repair_weights
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged
+from vpem.core.network.summation import Shape
 
 
 def begin_run(
@@ -42,32 +41,31 @@ def begin_run(
             assert covariances is not None, "without a start, everything is given"
             block = make_block(means, covariances)
         findings[list(collapsed)] = work.hub
-    run = Run(findings, weights, block, kept=(None,) * len(work.batches))
+    run = Run(findings, weights, block, visits=begin_pass([None] * len(work.batches)))
     return replace(progress, phase="iterate", clustering=None, run=run)
 
 
 def offer_iterate(work: Work, progress: Progress) -> Offer:
     """Log-densities of a batch's rows; before the first batch, what this agent has to say of the last iteration."""
     run, agreement = _run(progress), work.roles.agreement
-    rows, n_components = work.batches[run.batch], work.settings.n_components
-    has_energy = agreement.batch_size is not None and run.batch == len(work.batches) - 1
-    n_values = (rows.stop - rows.start) * n_components + has_energy
+    number, n_components = run.batch, work.settings.n_components
+    rows, has_energy = work.batches[number], agreement.batch_size is not None and number == len(work.batches) - 1
+    shape = Shape(rows.stop - rows.start, n_components, int(has_energy))
     values = decision = None
     if run.block is not None:
         assert run.weights is not None, "a root has weights"
         values = work.contribute(work.em_pass(run.block, run.weights), rows)
         if has_energy:
-            known = run.earlier is not None and not run.fresh and not run.final
-            energy = run.earlier.densities([run.block]) if known and run.earlier is not None else np.zeros(1)
+            energy = np.zeros(1) if run.final else run.visits.densities([run.block])
             values = np.concatenate([values, energy])
-    if run.batch == 0:
+    if number == 0:
         decision = np.array([1.0, math.inf, *run.findings])
         if run.history:
             history = [np.array([bound]) for bound in run.history[-2:]]
             decision[:2] = float(has_converged(history, work.settings.tol)[0]), run.history[-1]
         elif run.block is not None:
             decision[0] = 0.0
-    return Offer(n_values, values, decision)
+    return Offer(shape, values, decision, series=f"iterate {number}")
 
 
 def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress:
@@ -79,19 +77,20 @@ def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress
         except CollapsedComponentError as error:  # another start may do better
             return _end_run(work, progress, error)
     if run.block is not None:
-        rows, n_components = work.batches[run.batch], work.settings.n_components
+        rows, n_components = work.batches[run.visits.number], work.settings.n_components
         n_rows = rows.stop - rows.start
         sums = outcome.values[: n_rows * n_components].reshape(n_rows, n_components)
         extra = outcome.values[n_rows * n_components :]
         run = _respond(run, sums) if run.final else _update(work, run, sums, extra)
-    if run.batch < len(work.batches) - 1:
-        return replace(progress, run=replace(run, batch=run.batch + 1))
+    else:
+        run = replace(run, visits=run.visits.skip())
+    if not run.visits.is_over:
+        return replace(progress, run=run)
     if run.final:
         return _end_run(work, replace(progress, run=run))
-    run = replace(run, batch=0, iteration=run.iteration + 1)
-    if run.block is not None and run.earlier is not None:
-        n_rows = float(n_present(run.earlier.counts[0]))
-        run = replace(run, history=(*run.history, run.energy / n_rows))
+    run = replace(run, iteration=run.iteration + 1)
+    if run.block is not None:
+        run = replace(run, history=(*run.history, float(run.visits.lower_bounds[0])))
     if run.queue.waiting:
         return replace(progress, phase="repair", run=run)
     return replace(progress, run=_find_broken(work, run, []))
@@ -102,7 +101,7 @@ def offer_repair(work: Work, progress: Progress) -> Offer:
     run = _run(progress)
     decision = np.full(len(run.queue.waiting), math.inf)
     if work.is_first_root:
-        rows = run.queue.choose(run.worst_rows.astype(np.intp))
+        rows = run.queue.choose(run.visits.worst_rows.astype(np.intp))
         decision[: len(rows)] = rows
     return Offer(decision=decision)
 
@@ -127,7 +126,7 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
         raise StudyError(f"expected the numbers of hubs that found components broken, got {found.tolist()}")
     run = replace(run, final=run.iteration == work.settings.max_iter)
     if run.iteration == 0:
-        return replace(run, start_cases=tuple(make_cases(0, findings)), later=tuple(suffixes(run.kept)))
+        return replace(run, start_cases=tuple(make_cases(0, findings)))
     queue = run.queue.enqueue(run.iteration, findings, work.roles.network)
     sound = not run.repaired and not queue.waiting
     return replace(
@@ -136,13 +135,8 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
         agreed=(*run.agreed, agreed)[-RECENT - 1 :],
         converged=stop and sound,
         final=run.final or (stop and sound),
-        fresh=not sound,
-        later=tuple(suffixes(run.kept)),
-        earlier=None,
-        energy=0.0,
+        visits=begin_pass(run.visits.kept, fresh=not sound),
         collapsed=(),
-        worst_scores=run.worst_scores[:0],
-        worst_rows=run.worst_rows[:0],
     )
 
 
@@ -151,48 +145,27 @@ def _respond(run: Run, sums: Array) -> Run:
     assert run.weights is not None, "a root has weights"
     found, _ = normalize(sums + np.log(run.weights))
     before = [] if run.responsibilities is None else [run.responsibilities]
-    return replace(run, responsibilities=np.concatenate([*before, found]))
+    return replace(run, responsibilities=np.concatenate([*before, found]), visits=run.visits.skip())
 
 
 def _update(work: Work, run: Run, sums: Array, extra: Array) -> Run:
     """E-step of a batch; M-step after it, or after the last batch if all are visited with the same parameters."""
     assert run.weights is not None, "a root has weights"
     assert run.block is not None, "and a block"
-    is_last = run.batch == len(work.batches) - 1
-    result = work.collect(work.em_pass(run.block, run.weights), work.batches[run.batch], sums)
-    new = Kept(result.counts, result.entropies, result.statistics())
-    energy = run.energy
-    if run.fresh:
-        energy += float(result.scores[0])
-    elif is_last:
-        energy = float(result.scores[0])
-        if run.earlier is not None:
-            energy += float(run.earlier.energy(extra, run.weights[None])[0])
-    earlier, weights, block, collapsed = new + run.earlier, run.weights, run.block, run.collapsed
-    if is_last or not run.fresh:
-        total = earlier if run.fresh else earlier + run.later[run.batch + 1]
-        block, broken = work.m_step(total.statistics[0], run.block)
-        weights, collapsed = make_weights(total.counts[0]), tuple({*collapsed, *broken})
-    scores = np.concatenate([run.worst_scores, result.worst[0]])
-    worst_scores, worst_rows = lowest(scores, np.concatenate([run.worst_rows, result.worst[1]]).astype(np.intp))
-    return replace(
-        run,
-        weights=weights,
-        block=block,
-        kept=(*run.kept[: run.batch], new, *run.kept[run.batch + 1 :]),
-        earlier=earlier,
-        energy=energy,
-        collapsed=collapsed,
-        worst_scores=worst_scores,
-        worst_rows=worst_rows.astype(np.int64),
-    )
+    result = work.collect(work.em_pass(run.block, run.weights), work.batches[run.visits.number], sums)
+    visits, total = run.visits.take(result, extra, run.weights[None])
+    if total is None:
+        return replace(run, visits=visits)
+    block, broken = work.m_step(total.statistics[0], run.block)
+    weights, collapsed = make_weights(total.counts[0]), tuple({*run.collapsed, *broken})
+    return replace(run, visits=visits, weights=weights, block=block, collapsed=collapsed)
 
 
 def _find_broken(work: Work, run: Run, repaired: list[int]) -> Run:
     """Look for what is broken after an iteration."""
     findings = np.full(work.settings.n_components, math.inf)
-    if run.earlier is not None:
-        counts, n_hubs = run.earlier.counts[0], len(work.roles.network.hubs)
+    if run.visits.earlier is not None:
+        counts, n_hubs = run.visits.earlier.counts[0], len(work.roles.network.hubs)
         findings = run.queue.find_broken(counts, run.collapsed, repaired, work.hub, n_hubs)
     return replace(run, findings=findings, repaired=bool(repaired))
 
@@ -233,7 +206,7 @@ def offer_prediction(work: Work, progress: Progress) -> Offer:
         values = work.contribute(work.em_pass(block, weights, new_rows=True), slice(0, prediction.n_rows))
         if work.is_first_root:
             values = (values.reshape(-1, n_components) + np.log(weights)).ravel()
-    return Offer(prediction.n_rows * n_components, values, np.array([float(prediction.n_rows)]))
+    return Offer(Shape(prediction.n_rows, n_components), values, np.array([float(prediction.n_rows)]))
 
 
 def absorb_prediction(work: Work, progress: Progress, outcome: Outcome) -> Progress:

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from vpem.core.agent import meeting
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.meeting import MOST_AGENTS, Record
-from vpem.core.agent.message import NO_DECISION, NO_VALUES, Message, RemoteProtocolError
+from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError
 from vpem.core.agent.progress import AgentState, Array, Exchange
-from vpem.core.network.summation import Round
+from vpem.core.network.hubs import Position
+from vpem.core.network.summation import Round, WrongMessageError
 
 
-def send(identity: Identity, state: AgentState, now: Round) -> list[Message]:
+def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list[Message]:
     """What to send in a round."""
     exchange = state.exchange
     assert exchange is not None, "a round belongs to an exchange"
@@ -30,8 +31,7 @@ def send(identity: Identity, state: AgentState, now: Round) -> list[Message]:
     elif now.receivers and now.kind == "columns":
         values = np.hstack([exchange.pieces[origin] for origin in sorted(exchange.pieces)]).ravel()
     elif now.receivers and now.values:
-        assert exchange.values is not None, "a sender has values to send"
-        values = exchange.values
+        values = identity.agreement.summation.message(identity.place(state), exchange.step, exchange.state)
     values.flags.writeable = False
     decision = exchange.decision if now.decision and exchange.decision is not None else NO_DECISION
     where = state.epoch, state.round, identity.number
@@ -41,7 +41,7 @@ def send(identity: Identity, state: AgentState, now: Round) -> list[Message]:
     ]
 
 
-def take(identity: Identity, draft: AgentState, now: Round, arrived: Mapping[int, Message]) -> None:
+def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived: Mapping[int, Message]) -> None:
     """End a round whose messages are all here: combine them in the order of the senders' numbers."""
     exchange = draft.exchange
     assert exchange is not None, "a round belongs to an exchange"
@@ -85,7 +85,7 @@ def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> No
 def _collect(identity: Identity, draft: AgentState, exchange: Exchange, messages: list[Message]) -> Exchange:
     """Columns from below: kept at a root, in hand until the next round elsewhere."""
     work = identity.work(draft)
-    pieces: dict[int, Array] = {}
+    pieces: dict[Position, Array] = {}
     widths = [len(columns) for columns in work.roles.network.columns]
     for message in messages:
         origins = work.roles.network.below(work.roles.position_of[message.sender], exchange.step)
@@ -96,15 +96,18 @@ def _collect(identity: Identity, draft: AgentState, exchange: Exchange, messages
 
 
 def _combine(
-    identity: Identity, draft: AgentState, exchange: Exchange, now: Round, messages: list[Message]
+    identity: Identity, draft: AgentState, exchange: Exchange, now: Round[AgentNumber], messages: list[Message]
 ) -> Exchange:
     """Values as the summation says; of decisions the smallest."""
-    values, decision = exchange.values, exchange.decision
-    if now.values:
+    memory, decision = exchange.state, exchange.decision
+    if now.values and messages:
         roles = identity.roles(draft)
         received = {roles.position_of[message.sender]: message.values for message in messages}
-        position = roles.position_of[identity.number]
-        values = identity.agreement.summation.combine(roles.network, position, now.kind, values, received)
+        try:
+            memory = identity.agreement.summation.combine(identity.place(draft), exchange.step, memory, received)
+        except WrongMessageError as error:
+            peer = roles.numbers[error.sender]
+            raise RemoteProtocolError(identity.number, peer, draft.round, str(error)) from None
     if now.decision and decision is not None and messages:
         decision = np.minimum.reduce([decision, *(message.decision for message in messages)])
-    return replace(exchange, values=values, decision=decision)
+    return replace(exchange, state=memory, decision=decision)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,19 @@ from numpy.typing import NDArray
 
 from vpem.core.agent import meeting
 from vpem.core.agent.meeting import MOST_COLUMNS, Record, Roles
+from vpem.core.agent.message import AgentNumber
 from vpem.core.agent.phases import AFTER_DONE, DONE, PHASES
 from vpem.core.agent.progress import AgentState
 from vpem.core.agent.work import Given, Work
 from vpem.core.blocks.overall import LARGEST, too_large
-from vpem.core.network.summation import Round
+from vpem.core.network.hubs import Position
+from vpem.core.network.pooling import column_rounds
+from vpem.core.network.summation import Place, Round, can_have_sent
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement
 
 Array = NDArray[np.float64]
+Schedule = Sequence[Round[AgentNumber]]
 
 
 class Identity:
@@ -36,8 +40,10 @@ class Identity:
         name: str | None,
         most_hops: int | None,
         given: Given | None,
+        known: dict[Hashable, Any] | None,
     ):
-        self.number, self.neighbours, self.agreement = number, tuple(sorted(set(neighbours))), agreement
+        self.number, self.agreement = AgentNumber(number), agreement
+        self.neighbours = tuple(map(AgentNumber, sorted(set(neighbours))))
         self.X, self.name = check_columns(X, agreement), str(number) if name is None else name
         self.most_hops = agreement.hops if most_hops is None else most_hops
         self.given = Given() if given is None else given
@@ -45,14 +51,19 @@ class Identity:
             raise ValueError(f"expected a number from 0 on and a name of at most 200 letters, got {number}, {name!r}")
         if number in self.neighbours:
             raise ValueError(f"expected links to others, got one from agent {number} to itself")
+        self.known: dict[Hashable, Any] = {} if known is None else known
+        self._greeting: tuple[int, bytes, Any] = (-1, b"", None)
         self._work: Work | None = None
+        self._place: Place | None = None
         self._roles: tuple[object, Roles] | None = None
         self._meeting_rounds: tuple[object, int | None] = (None, None)
-        self._schedules: dict[tuple[Roles, str, bool], list[Round]] = {}
-        self._last: tuple[object, str, bool, list[Round]] = (None, "", False, [])
+        self._schedules: dict[tuple[Roles, str, bool], Schedule] = {}
+        self._last: tuple[object, str, bool, Schedule] = (None, "", False, [])
 
     def record(self, state: AgentState) -> Record:
         """What the agent tells everybody of itself."""
+        if self._greeting[0] != state.epoch:
+            self._greeting = state.epoch, *self.agreement.summation.greet()
         numbers = [checkpoint.number for checkpoint in state.checkpoints]
         recent = numbers[1:][-2:] or [0]
         return Record(
@@ -69,6 +80,7 @@ class Identity:
             n_met=state.n_met,
             n_members=len(state.members),
             abandoned=tuple(sorted(state.abandoned)),
+            greeting=self._greeting[1],
         )
 
     def new_columns(self, X: Table | None, n_rows: int) -> Array | None:
@@ -91,8 +103,23 @@ class Identity:
     def roles(self, state: AgentState) -> Roles:
         """What the last meeting came to."""
         if self._roles is None or self._roles[0] is not state.records:
-            self._roles = state.records, meeting.find_roles(state.records.values(), self.agreement)
+            bare = meeting.bare_records(state.records.values())
+            if bare not in self.known:
+                self.known[bare] = meeting.find_roles(bare, self.agreement)
+            self._roles = state.records, self.known[bare]
         return self._roles[1]
+
+    def place(self, state: AgentState) -> Place:
+        """Where the agent is when it adds."""
+        roles, exchange, old = self.roles(state), state.exchange, self._place
+        assert exchange is not None, "a sum is an exchange"
+        if old is None or old.network is not roles.network or old.number != exchange.begun:
+            greetings = {roles.position_of[number]: state.records[number].greeting for number in roles.numbers}
+            secret = self._greeting[2] if self._greeting[0] == state.epoch else None
+            position = roles.position_of[self.number]
+            where = state.epoch, exchange.begun, greetings, secret
+            self._place = old = Place(roles.network, position, exchange.shape, exchange.series, *where)
+        return old
 
     def work(self, state: AgentState) -> Work:
         """What the agent works with at present."""
@@ -105,34 +132,39 @@ class Identity:
             self._work = old = Work(roles, roles.position_of[self.number], own, pooled, self.given)
         return old
 
-    def round_at(self, state: AgentState, step: int) -> Round | None:
+    def round_at(self, state: AgentState, step: int) -> Round[AgentNumber] | None:
         """The agent's part in a round of the present exchange; None if the exchange has no more rounds."""
         if state.meeting:
             n_rounds = self._n_meeting_rounds(state)
             if n_rounds is not None and step >= n_rounds:
                 return None
-            neighbours = state.records[self.number].neighbours
+            neighbours = tuple(map(AgentNumber, state.records[self.number].neighbours))
             return Round("meet", neighbours, neighbours, True, False)
         schedule = self._schedule(state)
         return schedule[step] if step < len(schedule) else None
 
-    def audience(self, state: AgentState) -> frozenset[int] | None:
+    def audience(self, state: AgentState) -> frozenset[Position] | None:
         """Positions of the agents that get predictions, the server among them; None: all."""
         if self.agreement.audience is None or state.progress.phase != "predict":
             return None
         roles = self.roles(state)
-        hear = {place for place, number in enumerate(roles.numbers) if number in self.agreement.audience}
-        return frozenset(hear | {len(roles.network.parties)})
+        hear = {roles.position_of[number] for number in roles.numbers if number in self.agreement.audience}
+        return frozenset(hear | {roles.network.server})
 
     def _n_meeting_rounds(self, state: AgentState) -> int | None:
         """None as long as a record is missing."""
         if state.records is not self._meeting_rounds[0]:
             is_complete = meeting.is_complete(state.records)
-            n_rounds = meeting.n_meeting_rounds(state.records) if is_complete else None
+            n_rounds = None
+            if is_complete:
+                links = frozenset((number, record.neighbours) for number, record in state.records.items())
+                if links not in self.known:
+                    self.known[links] = meeting.n_meeting_rounds(state.records)
+                n_rounds = self.known[links]
             self._meeting_rounds = state.records, n_rounds
         return self._meeting_rounds[1]
 
-    def _schedule(self, state: AgentState) -> list[Round]:
+    def _schedule(self, state: AgentState) -> Schedule:
         assert state.exchange is not None, "a schedule belongs to an exchange"
         records, phase, has_decision = state.records, state.progress.phase, state.exchange.decision is not None
         last = self._last
@@ -143,25 +175,63 @@ class Identity:
             self._last = last = (records, phase, has_decision, self._schedules[key])
         return last[3]
 
-    def _make_schedule(self, state: AgentState, has_decision: bool) -> list[Round]:
+    def _make_schedule(self, state: AgentState, has_decision: bool) -> Schedule:
         """All rounds of an exchange, by the agents' numbers."""
         work, kind = self.work(state), PHASES[state.progress.phase].exchange
-        roles, position = work.roles, work.position
-        if kind == "columns":
-            found = column_rounds(roles, position)
-        else:
-            found = self.agreement.summation.schedule(
-                roles.network, position, values=kind == "sum", decision=has_decision, audience=self.audience(state)
-            )
-        numbers = roles.numbers
+        numbers = work.roles.numbers
         return [
-            part._replace(
-                receivers=tuple(numbers[peer] for peer in part.receivers),
-                senders=tuple(numbers[peer] for peer in part.senders),
-                spared=frozenset(numbers[peer] for peer in part.spared),
+            Round(
+                part.kind,
+                tuple(numbers[peer] for peer in part.receivers),
+                tuple(numbers[peer] for peer in part.senders),
+                part.values,
+                part.decision,
+                frozenset(numbers[peer] for peer in part.spared),
             )
-            for part in found
+            for part in self._rounds_of(work.roles, work.position, kind, has_decision, self.audience(state))
         ]
+
+    def _rounds_of(
+        self,
+        roles: Roles,
+        position: Position,
+        kind: str,
+        has_decision: bool,
+        audience: frozenset[Position] | None = None,
+    ) -> Sequence[Round[Position]]:
+        """An agent's rounds of one kind of exchange, by positions."""
+        if kind == "columns":
+            return column_rounds(roles.network, position)
+        return self.agreement.summation.schedule(
+            roles.network, position, values=kind == "sum", decision=has_decision, audience=audience
+        )
+
+    def can_be_ahead(self, state: AgentState, peer: AgentNumber, ahead: int) -> bool:
+        """Whether a peer can have sent something so many rounds after the one in which this agent waits.
+
+        It follows from the rounds of this exchange, and of those that may come next: no agent ends a sum or a
+        decision to which another has not contributed.
+        """
+        roles, exchange = self.roles(state), state.exchange
+        positions = roles.network.positions
+        now: list[list[Round[Position]]] = [[] for _ in positions]
+        at = -1
+        if exchange is not None:
+            kind, has_decision = PHASES[state.progress.phase].exchange, exchange.decision is not None
+            now = [list(self._rounds_of(roles, place, kind, has_decision)) for place in positions]
+            at = exchange.step
+        later = [("sum", True), ("sum", False), ("decision", True)]
+        pooled = [("columns", False)] if roles.network.depth > 0 else []
+        for chain in [[*before, option] for before in ([], pooled) for option in later]:
+            rounds = [
+                own + [part for kind in chain for part in self._rounds_of(roles, place, *kind)]
+                for place, own in zip(positions, now, strict=True)
+            ]
+            step = max(at, 0) + ahead if exchange is not None else ahead
+            me, sender = roles.position_of[self.number], roles.position_of[peer]
+            if step < len(rounds[sender]) and can_have_sent(rounds, sender, step, me, at):
+                return True
+        return False
 
 
 def model_checkpoint(state: AgentState) -> int:
@@ -187,13 +257,3 @@ def check_columns(X: Any, agreement: Agreement) -> Table | None:
         if np.isinf(table[rows]).any():
             raise ValueError("expected finite numbers or gaps (NaN), got infinity")
     return table
-
-
-def column_rounds(roles: Roles, position: int) -> list[Round]:
-    """A party's part in pooling: in each round, hand on what came from below in the last one, its own first."""
-    path, found = roles.network.paths[position], []
-    for passed in range(roles.network.depth):
-        above = (path[-2],) if len(path) > 1 and roles.network.below(position, passed) else ()
-        below = tuple(child for child in roles.network.below(position, 1) if roles.network.below(child, passed))
-        found.append(Round("columns", above, below, True, False))
-    return found

@@ -7,10 +7,11 @@ import math
 import numpy as np
 
 from vpem.core.agent.identity import Identity
-from vpem.core.agent.meeting import MOST_COLUMNS
+from vpem.core.agent.meeting import MOST_AGENTS, MOST_COLUMNS
 from vpem.core.agent.message import (
     EPOCH_BITS,
     KINDS,
+    AgentNumber,
     Header,
     Message,
     RemoteProtocolError,
@@ -20,7 +21,8 @@ from vpem.core.agent.message import (
 )
 from vpem.core.agent.progress import AgentState
 from vpem.core.decisions.initial import n_candidates
-from vpem.core.network.summation import Round
+from vpem.core.network.pooling import n_columns_sent
+from vpem.core.network.summation import Payload, Round, Shape
 
 TEXTS = ("meet", "stop")
 """Kinds whose contents are bytes."""
@@ -52,7 +54,7 @@ class Inbox:
         if message.kind == "columns":
             if np.isinf(values).any():
                 raise self._error(message.sender, "expected columns of finite numbers or gaps (NaN), got infinity")
-        elif not np.isfinite(values).all():
+        elif values.dtype == np.float64 and not np.isfinite(values).all():
             raise self._error(message.sender, "expected finite numbers, got NaN or infinity")
         if np.isnan(decision).any() or (decision == -math.inf).any():
             raise self._error(message.sender, "expected a decision, got NaN or minus infinity")
@@ -68,7 +70,8 @@ class Inbox:
                 f"expected a message from one of {others} to {agent.number}, got one from {sender} to "
                 f"{header.receiver}",
             )
-        if header.kind not in KINDS or header.is_text != (header.kind in TEXTS) or number >> EPOCH_BITS != epoch:
+        is_right = header.kind in KINDS and (header.dtype == "u1" or header.kind not in TEXTS)
+        if not is_right or number >> EPOCH_BITS != epoch:
             raise self._error(sender, f"expected one of the kinds {KINDS} in its form, got {header}")
         if header.kind == "stop":
             if header.n_values > MOST_REASON or header.n_decisions:
@@ -86,9 +89,8 @@ class Inbox:
         if sender in state.mailbox.get(number, {}):
             raise self._error(sender, f"came twice: {show_round(number)}", StaleMessageError)
         ahead = number - state.round
-        # Neighbours wait for each other's messages, but for those that go down or up a hub's tree.
-        if ahead > 1 + 2 * agent.agreement.hops:
-            raise self._error(sender, f"expected at most the next round, got {show_round(number)}")
+        if ahead > 1 and not self._can_be_ahead(header, ahead):
+            raise self._error(sender, f"expected a round that the peer can have come to, got {show_round(number)}")
         now = None
         if state.exchange is not None and (ahead == 0 or not state.meeting):
             now = agent.round_at(state, state.exchange.step + ahead)
@@ -96,6 +98,13 @@ class Inbox:
             self.check_fit(header, now)
         else:
             self._check_size(header)
+
+    def _can_be_ahead(self, header: Header, ahead: int) -> bool:
+        """Whether a message may come so early; in a meeting, which has no schedule yet, only a few may."""
+        if not self.state.meeting:
+            return self.identity.can_be_ahead(self.state, header.sender, ahead)
+        n_kept = sum(header.sender in arrived for arrived in self.state.mailbox.values())
+        return header.kind != "meet" and ahead <= MOST_AGENTS and n_kept <= 1 + 2 * self.identity.agreement.hops
 
     def check_kept(self) -> None:
         """Raise RemoteProtocolError if something that came early does not fit the exchange that begins now."""
@@ -107,7 +116,7 @@ class Inbox:
                 else:
                     self.check_fit(header_of(message), now)
 
-    def check_fit(self, header: Header, now: Round) -> None:
+    def check_fit(self, header: Header, now: Round[AgentNumber]) -> None:
         """Raise RemoteProtocolError unless a message is what its round needs."""
         if header.sender not in now.senders or header.kind != now.kind:
             senders = f"{now.kind!r} from {now.senders}" if now.senders else "nothing"
@@ -115,26 +124,32 @@ class Inbox:
         if now.kind == "meet":
             self._check_size(header)
             return
-        n_values, n_decisions = self._sizes(header, now)
-        if (header.n_values, header.n_decisions) != (n_values, n_decisions):
+        payload, n_decisions = self._sizes(header, now)
+        n_values = payload.n_values
+        is_right = header.n_values == n_values or (not payload.is_fixed and header.n_values < n_values)
+        if not is_right or header.n_decisions != n_decisions or (n_values and header.dtype != payload.dtype):
             raise self._error(
                 header.sender,
-                f"expected {n_values} values and {n_decisions} decisions in {show_round(header.round)}, got "
-                f"{header.n_values} and {header.n_decisions}",
+                f"expected {'' if payload.is_fixed else 'at most '}{n_values} values ({payload.dtype}) and "
+                f"{n_decisions} decisions in {show_round(header.round)}, got {header.n_values} ({header.dtype}) and "
+                f"{header.n_decisions}",
             )
 
-    def _sizes(self, header: Header, now: Round) -> tuple[int, int]:
+    def _sizes(self, header: Header, now: Round[AgentNumber]) -> tuple[Payload, int]:
         state, exchange = self.state, self.state.exchange
         assert exchange is not None, "a round belongs to an exchange"
         if now.kind == "columns":
             roles = self.identity.work(state).roles
             step = exchange.step + header.round - state.round
-            origins = roles.network.below(roles.position_of[header.sender], step)
             prediction = state.progress.prediction
             n_rows = roles.n_rows if prediction is None else prediction.n_rows
-            return n_rows * sum(len(roles.network.columns[origin]) for origin in origins), 0
+            n_columns = n_columns_sent(roles.network, roles.position_of[header.sender], step)
+            return Payload(n_rows * n_columns), 0
         n_decisions = 0 if exchange.decision is None or not now.decision else len(exchange.decision)
-        return exchange.n_values if now.values else 0, n_decisions
+        if not now.values:
+            return Payload(0), n_decisions
+        network = self.identity.roles(state).network
+        return self.identity.agreement.summation.payload(network, exchange.shape), n_decisions
 
     def _check_size(self, header: Header) -> None:
         """Bounds that hold for whatever may come next, where that is not known yet."""
@@ -146,8 +161,12 @@ class Inbox:
         most_values = {
             "meet": MOST_RECORDS,
             "columns": n_rows * MOST_COLUMNS,
-            "flood": 0,
-        }.get(header.kind, n_rows * max(n_components, n_tries) + 1)
+        }.get(header.kind, 0)
+        if header.kind in ("terms", "sum"):
+            shape = Shape(n_rows, max(n_components, n_tries), 1)
+            dtype, most_values = self.identity.agreement.summation.payload(None, shape)[1::-1]
+            if header.dtype != dtype:
+                raise self._error(header.sender, f"expected values of type {dtype}, got {header.dtype}")
         most_decisions = 2 + max(n_components, n_tries)
         if header.kind in ("meet", "columns", "terms"):
             most_decisions = 0
@@ -165,6 +184,6 @@ class Inbox:
         return min((record.n_rows for record in self.state.records.values() if record.n_columns), default=0)
 
     def _error(
-        self, peer: int, problem: str, kind: type[RemoteProtocolError] = RemoteProtocolError
+        self, peer: AgentNumber, problem: str, kind: type[RemoteProtocolError] = RemoteProtocolError
     ) -> RemoteProtocolError:
         return kind(self.identity.number, peer, self.state.round, problem)

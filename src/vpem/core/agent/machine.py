@@ -10,9 +10,10 @@ it sends what an event has returned; then what others have seen is never newer t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,21 @@ from vpem.core.agent.exchange import send, take
 from vpem.core.agent.identity import Identity, model_checkpoint
 from vpem.core.agent.inbox import MOST_NEW_ROWS, MOST_REASON, Inbox
 from vpem.core.agent.meeting import MeetingError, Roles
-from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, Header, LocalProtocolError, Message, header_of
+from vpem.core.agent.message import (
+    EPOCH_BITS,
+    NO_DECISION,
+    NO_VALUES,
+    AgentNumber,
+    Header,
+    LocalProtocolError,
+    Message,
+    header_of,
+)
 from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, DONE, PHASES, settle
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, Model, Prediction, orderly
 from vpem.core.agent.work import Given, Outcome, StudyError
 from vpem.core.decisions.repair import Repair
+from vpem.core.network.summation import NO_MEMORY
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement
 
@@ -50,6 +61,8 @@ class Agent:
         Start of its block, if it is a root.
     state : AgentState, optional
         To go on from.
+    known : dict, optional
+        What agents of one process and one agreement find out about their network, once for all of them.
     """
 
     def __init__(
@@ -63,9 +76,10 @@ class Agent:
         most_hops: int | None = None,
         given: Given | None = None,
         state: AgentState | None = None,
+        known: dict[Hashable, Any] | None = None,
     ):
-        self.identity = Identity(number, neighbours, agreement, X, name, most_hops, given)
-        self.number, self.name, self.neighbours = number, self.identity.name, self.identity.neighbours
+        self.identity = Identity(number, neighbours, agreement, X, name, most_hops, given, known)
+        self.number, self.name, self.neighbours = self.identity.number, self.identity.name, self.identity.neighbours
         self.state = AgentState() if state is None else state
         self.error: Exception | None = None
         """What went wrong, if this agent itself has found that the study cannot go on; for callers, not saved."""
@@ -140,7 +154,7 @@ class Agent:
         draft = self.state.copy()
         draft.lost = draft.lost - {peer}
         if draft.failure is not None:
-            return self._commit(draft, self._tell(draft, [peer]))
+            return self._commit(draft, self._tell(draft, [AgentNumber(peer)]))
         if peer in self.state.lost and draft.meeting and draft.round == draft.epoch << EPOCH_BITS:
             # This meeting waits for the peer, which has heard nothing of it: no need for another one.
             now = self.identity.round_at(draft, 0)
@@ -196,6 +210,7 @@ class Agent:
             most_hops=own.most_hops,
             given=own.given,
             state=state,
+            known=own.known,
         )
 
     # What has come of it
@@ -303,10 +318,12 @@ class Agent:
                 draft.pooled = table
             else:
                 before = replace(before, prediction=replace(before.prediction, pooled=table))
-        values = NO_VALUES if exchange.values is None else exchange.values
+        values = NO_VALUES
         audience = self.identity.audience(draft)
-        if audience is not None and work.position not in audience:
-            values = NO_VALUES
+        if PHASES[before.phase].exchange == "sum" and (audience is None or work.position in audience):
+            values, carry = self.identity.agreement.summation.end(self.identity.place(draft), exchange.state)
+            if exchange.series:
+                before = replace(before, memories={**before.memories, exchange.series: carry})
         decision = NO_DECISION if exchange.decision is None else exchange.decision
         draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)))
         done = draft.progress.n_predictions
@@ -333,14 +350,18 @@ class Agent:
             draft.progress = replace(draft.progress, phase=phase, prediction=request)
         work = self.identity.work(draft)
         offer = PHASES[draft.progress.phase].offer(work, draft.progress)
-        values, pieces = offer.values, {}
-        if values is not None:
-            values = self.identity.agreement.summation.begin(work.roles.network, work.position, values)
+        pieces = {}
         if offer.columns is not None:
             pieces = {work.position: offer.columns}
         if offer.decision is not None and draft.progress.phase not in AFTER_DONE:
             self._save(draft, resumed)
-        draft.exchange = Exchange(n_values=offer.n_values, values=values, decision=offer.decision, pieces=pieces)
+        draft.exchange = Exchange(
+            begun=draft.round, shape=offer.shape, series=offer.series, decision=offer.decision, pieces=pieces
+        )
+        if PHASES[draft.progress.phase].exchange == "sum":
+            carry = draft.progress.memories.get(offer.series, NO_MEMORY)
+            state = self.identity.agreement.summation.begin(self.identity.place(draft), carry, offer.values)
+            draft.exchange = replace(draft.exchange, state=state)
         if draft.mailbox:
             Inbox(self.identity, draft).check_kept()
 
@@ -371,7 +392,7 @@ class Agent:
         draft.failure, draft.exchange, draft.mailbox = reason, None, {}
         return self._tell(draft, [peer for peer in self.neighbours if peer != besides])
 
-    def _tell(self, draft: AgentState, peers: Iterable[int]) -> list[Message]:
+    def _tell(self, draft: AgentState, peers: Iterable[AgentNumber]) -> list[Message]:
         """Tell some neighbours why the study has ended."""
         text = np.frombuffer((draft.failure or "").encode()[:MOST_REASON], dtype=np.uint8)
         return [

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, Any
 
 import msgspec
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.agent.message import AgentNumber
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
 from vpem.core.network.graph import diameter, hop_distances
+from vpem.core.network.hubs import Position
 from vpem.core.network.parties import SERVER, Network, make_network
+from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Sending, Traffic, make_traffic
 from vpem.core.settings import Agreement
 
@@ -29,6 +32,9 @@ MOST_COLUMNS = 10_000
 
 MOST_AGENTS = 10_000
 """That one study may have."""
+
+MOST_GREETING = 1024
+"""Bytes of what a summation tells all others."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
@@ -58,6 +64,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """How many its first one had."""
     abandoned: tuple[Count, ...] = ()
     """Agents that it has given up."""
+    greeting: Annotated[bytes, msgspec.Meta(max_length=MOST_GREETING)] = b""
+    """What its summation tells all others, such as a public key."""
 
 
 class MeetingError(ValueError):
@@ -82,12 +90,7 @@ def is_complete(records: Mapping[int, Record]) -> bool:
 
 def n_meeting_rounds(records: Mapping[int, Record]) -> int:
     """Rounds that the flood of all records takes."""
-    return _diameter(frozenset((number, record.neighbours) for number, record in records.items()))
-
-
-@lru_cache(maxsize=4)
-def _diameter(neighbours: frozenset[tuple[int, tuple[int, ...]]]) -> int:
-    links = nx.Graph((number, other) for number, others in neighbours for other in others)
+    links = nx.Graph((number, other) for number, record in records.items() for other in record.neighbours)
     return diameter(links) if len(links) else 0
 
 
@@ -136,37 +139,33 @@ class Roles:
     Agents have *positions* here: the parties 0, ..., N-1 in the order of their numbers, then the server of a star.
     """
 
-    numbers: tuple[int, ...]
+    numbers: tuple[AgentNumber, ...]
     """Each position's agent."""
     network: Network
     n_rows: int
     agreement: Agreement
 
     @cached_property
-    def position_of(self) -> dict[int, int]:
+    def position_of(self) -> dict[AgentNumber, Position]:
         """Agent number to position."""
-        return {number: position for position, number in enumerate(self.numbers)}
+        return dict(zip(self.numbers, self.network.positions, strict=True))
 
 
-def find_roles(records: Iterable[Record], agreement: Agreement) -> Roles:
-    """Check that the agents can work together, and find everybody's part.
+def bare_records(records: Iterable[Record]) -> tuple[Record, ...]:
+    """The part of all records that stays the same as long as the agents do, in the order of their numbers."""
+    progress: dict[str, Any] = {"newest": 0, "oldest": 0, "model": 0, "n_met": 0, "n_members": 0, "abandoned": ()}
+    ordered = sorted(records, key=lambda record: record.number)
+    return tuple(msgspec.structs.replace(record, **progress, greeting=b"") for record in ordered)
+
+
+def find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
+    """Check that the agents can work together, and find everybody's part, from bare records.
 
     Raises
     ------
     MeetingError
         In words that are the same for all agents.
     """
-    bare = (replace_progress(record) for record in sorted(records, key=lambda record: record.number))
-    return _find_roles(tuple(bare), agreement)
-
-
-def replace_progress(record: Record) -> Record:
-    """The part of a record that stays the same as long as the agent does."""
-    return msgspec.structs.replace(record, newest=0, oldest=0, model=0, n_met=0, n_members=0, abandoned=())
-
-
-@lru_cache(maxsize=4)  # agents of one process need the same answer
-def _find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
     parties = [record for record in records if record.n_columns > 0]
     others = [record for record in records if record.n_columns == 0]
     first = records[0]
@@ -200,7 +199,7 @@ def _find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
                 )
             links.add_edge(positions[record.number], positions[neighbour])
     network = _find_network(parties, others, links, agreement)
-    roles = Roles(tuple(record.number for record in ordered), network, parties[0].n_rows, agreement)
+    roles = Roles(tuple(AgentNumber(record.number) for record in ordered), network, parties[0].n_rows, agreement)
     for position, path in sorted(network.paths.items()):
         if len(path) - 1 > ordered[position].most_hops:
             raise MeetingError(
@@ -240,7 +239,9 @@ def _find_network(parties: list[Record], others: list[Record], links: nx.Graph, 
     return network
 
 
-def make_records(network: Network, n_rows: int, agreement_digest: str, most_hops: int) -> list[Record]:
+def make_records(
+    network: Network, n_rows: int, agreement_digest: str, most_hops: int, summation: Summation | None = None
+) -> list[Record]:
     """The records of a network's agents, as the agents themselves would make them."""
     links = network.links
     server = len(network.parties)
@@ -253,15 +254,16 @@ def make_records(network: Network, n_rows: int, agreement_digest: str, most_hops
             n_columns=0 if number == server else len(network.columns[number]),
             most_hops=0 if number == server else most_hops,
             digest=agreement_digest,
+            greeting=b"" if summation is None else summation.greet()[0],
         )
         for number in range(len(network.agents))
     ]
 
 
-def meeting_traffic(network: Network, n_rows: int, hops: int) -> Traffic:
+def meeting_traffic(network: Network, n_rows: int, hops: int, summation: Summation | None = None) -> Traffic:
     """What it costs that everybody gets everybody's record: in each round an agent hands on what it has learnt."""
     links = network.links
-    records = make_records(network, n_rows, "0" * 16, hops)
+    records = make_records(network, n_rows, "0" * 16, hops, summation)
     agents, distances = list(links), hop_distances(links)
     n_rounds = int(distances.max())
     sendings = []

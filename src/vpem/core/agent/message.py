@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.traffic import OVERHEAD_BYTES
+
+AgentNumber = NewType("AgentNumber", int)
+"""An agent's number in the study, which it keeps when others go; its position in the network may change."""
 
 EPOCH_BITS = 32
 """An epoch's rounds are numbered from `epoch << EPOCH_BITS`: no round number ever comes twice."""
@@ -27,12 +30,12 @@ class Message(NamedTuple):
     """Grows when agents have to meet again after a loss."""
     round: int
     """Grows with every exchange between neighbours, and never starts again."""
-    sender: int
-    receiver: int
+    sender: AgentNumber
+    receiver: AgentNumber
     kind: str
     """One of `KINDS`."""
     values: NDArray[Any]
-    """(n_values,): numbers; bytes (uint8) in "meet" and "stop"."""
+    """(n_values,): of one of `vpem.core.network.summation.DTYPES`; bytes in "meet" and "stop"."""
     decision: NDArray[np.float64] = NO_DECISION
     """(n_decisions,): the smallest of all agents' values counts, entry by entry."""
 
@@ -47,11 +50,11 @@ class Header(NamedTuple):
 
     epoch: int
     round: int
-    sender: int
-    receiver: int
+    sender: AgentNumber
+    receiver: AgentNumber
     kind: str
-    is_text: bool
-    """Bytes; otherwise numbers."""
+    dtype: str
+    """Of the values."""
     n_values: int
     n_decisions: int
 
@@ -59,7 +62,8 @@ class Header(NamedTuple):
 def header_of(message: Message) -> Header:
     """The header that a message has on the wire."""
     epoch, number, sender, receiver, kind, values, decision = message
-    return Header(epoch, number, sender, receiver, kind, values.dtype == np.uint8, len(values), len(decision))
+    dtype = values.dtype.kind + str(values.dtype.itemsize)
+    return Header(epoch, number, sender, receiver, kind, dtype, len(values), len(decision))
 
 
 class ProtocolError(Exception):

@@ -7,6 +7,7 @@ to a checkpoint means taking up an older one. `AgentState` is all that changes i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.meeting import Record
 from vpem.core.agent.message import Message
-from vpem.core.blocks.batches import Kept
 from vpem.core.blocks.gaussian import Block
+from vpem.core.decisions.passes import BatchPass
 from vpem.core.decisions.repair import Case, RepairQueue
+from vpem.core.network.hubs import Position
+from vpem.core.network.summation import NO_MEMORY, Memory, Shape
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -75,21 +78,16 @@ class Run:
     converged: bool = False
     final: bool = False
     """Whether this pass is the last one: it gives the responsibilities of the final parameters."""
-    fresh: bool = True
-    """Whether all batches of this pass are visited with the same parameters."""
-    batch: int = 0
-    kept: tuple[Kept | None, ...] = ()
-    """What each batch left behind."""
-    later: tuple[Kept | None, ...] = ()
-    """What each batch and all after it had left behind before this pass."""
-    earlier: Kept | None = None
-    """What the batches of this pass have left behind."""
-    energy: float = 0.0
+    visits: BatchPass = field(default_factory=lambda: BatchPass(()))
+    """How far this pass over the batches is."""
     collapsed: tuple[int, ...] = ()
-    worst_scores: Array = field(default_factory=lambda: np.empty(0))
-    worst_rows: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     responsibilities: Array | None = None
     """(n_rows, n_components): of the final parameters, as far as they have been found."""
+
+    @property
+    def batch(self) -> int:
+        """The batch that is visited next: the first one, if a pass is over."""
+        return 0 if self.visits.is_over else self.visits.number
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +138,8 @@ class Progress:
     best: Model | None = None
     prediction: Prediction | None = None
     """The last one, or the one at work."""
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    """What the summation carries from each series of this start's sums to the next sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,12 +150,15 @@ class Exchange:
     """Rounds of it that are over."""
     sent: bool = False
     """Whether this round's messages are out."""
-    n_values: int = 0
-    """Of a sum, the same for all agents."""
-    values: Array | None = None
-    """What this agent has so far."""
+    begun: int = 0
+    """The round in which it began."""
+    shape: Shape = Shape(0, 0)  # noqa: RUF009 (it cannot be changed)
+    """Of what is added, the same for all agents."""
+    series: str = ""
+    state: Memory = field(default_factory=lambda: NO_MEMORY)
+    """What the summation has so far."""
     decision: Array | None = None
-    pieces: dict[int, Array] = field(default_factory=dict)
+    pieces: dict[Position, Array] = field(default_factory=dict)
     """Columns on their way to a root, by position."""
 
 
@@ -221,6 +224,8 @@ def orderly(value: Any) -> Any:
         parts = {part.name: getattr(value, part.name) for part in fields(value)}
         changed = {name: new for name, old in parts.items() if (new := orderly(old)) is not old}
         return replace(value, **changed) if changed else value
+    if isinstance(value, dict):
+        return {name: orderly(part) for name, part in value.items()}
     if isinstance(value, tuple):
         ordered = [orderly(part) for part in value]
         if all(new is old for new, old in zip(ordered, value, strict=True)):

@@ -20,6 +20,7 @@ from vpem.core.decisions.initial import (
     KMEANS_TOL,
     START,
     around,
+    choose_candidate,
     draw_candidates,
     lloyd_stop,
     movement_limit,
@@ -28,6 +29,7 @@ from vpem.core.decisions.initial import (
     random_rows,
     shared_generator,
 )
+from vpem.core.network.summation import Shape
 
 
 def offer_columns(work: Work, _: Progress) -> Offer:
@@ -42,6 +44,7 @@ def absorb_columns(_: Work, progress: Progress, __: Outcome) -> Progress:
 
 def begin_start(work: Work, progress: Progress) -> Progress:
     """Begin the start whose number it is."""
+    progress = replace(progress, memories={})
     kind, n_components = work.roles.agreement.init_params, work.settings.n_components
     generator = shared_generator(work.roles.agreement.seed, START, progress.start)
     n_rows = work.roles.n_rows
@@ -117,10 +120,8 @@ def absorb_try(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     clustering = _clustering(progress)
     if work.is_first_root:
         assert clustering.closest is not None, "it has seen the distances to the first row"
-        distances = np.minimum(outcome.values.reshape(work.roles.n_rows, -1), clustering.closest[:, None])
-        best = int(distances.sum(axis=0).argmin())
-        choice = int(clustering.candidates[best])
-        clustering = replace(clustering, closest=distances[:, best].copy(), choice=choice)
+        best, closest = choose_candidate(clustering.closest, outcome.values.reshape(work.roles.n_rows, -1))
+        clustering = replace(clustering, closest=closest, choice=int(clustering.candidates[best]))
         if len(clustering.picked) + 1 < work.settings.n_components:
             clustering = _draw(work, clustering)
         else:
@@ -142,11 +143,11 @@ def begin_clusters(work: Work, progress: Progress) -> Progress:
 def offer_cluster(work: Work, progress: Progress) -> Offer:
     """Distances to the centres; rides along: whether this agent would stop."""
     clustering = _clustering(progress)
-    n_values = work.roles.n_rows * work.settings.n_components
+    shape = Shape(work.roles.n_rows, work.settings.n_components)
     values = None
     if clustering.centres is not None:
         values = _distances(work, clustering.centres)
-    return Offer(n_values, values, np.array([float(clustering.would_stop)]))
+    return Offer(shape, values, np.array([float(clustering.would_stop)]), series="cluster")
 
 
 def absorb_cluster(work: Work, progress: Progress, outcome: Outcome) -> Progress:
@@ -227,4 +228,4 @@ def _distances(work: Work, centres: Array) -> Array:
 
 def _offer_distances(work: Work, numbers: Integers) -> Offer:
     values = _distances(work, work.rows(numbers)) if work.is_root else None
-    return Offer(work.roles.n_rows * len(numbers), values)
+    return Offer(Shape(work.roles.n_rows, len(numbers)), values)

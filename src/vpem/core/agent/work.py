@@ -16,8 +16,9 @@ from vpem.core.blocks.gaussian import Block, Statistics, careful_m_step
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.packed import Densities, Layout, make_layout
 from vpem.core.blocks.sweep import Pass, Sums, em_pass, kmeans_pass
-from vpem.core.network.hubs import Hub
+from vpem.core.network.hubs import Hub, HubNumber, Position
 from vpem.core.network.parties import Network
+from vpem.core.network.summation import Shape
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Settings
 
@@ -41,13 +42,15 @@ class Given(NamedTuple):
 class Offer(NamedTuple):
     """What an agent brings to an exchange."""
 
-    n_values: int = 0
-    """Length of the sum, the same for all agents."""
+    shape: Shape = Shape(0, 0)
+    """Of the sum, the same for all agents."""
     values: Array | None = None
     """A root's term."""
     decision: Array | None = None
     columns: Array | None = None
     """A party's own, to be pooled."""
+    series: str = ""
+    """Of the sum; see `vpem.core.network.summation.Place`."""
 
 
 class Outcome(NamedTuple):
@@ -68,7 +71,7 @@ class Work:
     """What an agent works with, beside its progress."""
 
     roles: Roles
-    position: int
+    position: Position
     own: Table | None
     """A party's own columns."""
     pooled: Array | None
@@ -86,7 +89,7 @@ class Work:
         return self.roles.network.is_root(self.position)
 
     @property
-    def hub(self) -> int:
+    def hub(self) -> HubNumber:
         """Number of its hub."""
         hub = self.roles.network.hub_of[self.position]
         assert hub is not None, "a server has no hub"
@@ -113,7 +116,8 @@ class Work:
     def lone(self) -> Network:
         """A network of this root alone: its own block is all that it can describe."""
         name = self.roles.network.parties[self.position]
-        return Network((name,), (np.arange(self.table.shape[1], dtype=np.intp),), None, (Hub(0, (0,)),))
+        alone = Position(0)
+        return Network((name,), (np.arange(self.table.shape[1], dtype=np.intp),), None, (Hub(alone, (alone,)),))
 
     @cached_property
     def overall(self) -> Overall:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,6 @@ must be found so by all of them.
 class CollapsedComponentError(ValueError):
     """A covariance within one block is not positive definite, to rounding.
 
-    If it ends a run, `traffic` is what the run has sent.
-
     Parameters
     ----------
     component : int or None
@@ -55,7 +53,6 @@ class CollapsedComponentError(ValueError):
     def __init__(self, component: int | None, party: object = None, repairs: int = 0):
         self.component = component
         self.party = party
-        self.traffic: Any = None
         where = "" if party is None else f" at party {party!r}"
         what = "no component can have a covariance" if component is None else f"component {component} has collapsed"
         again = f" ({repairs} repairs did not help)" if repairs else ""

@@ -88,6 +88,25 @@ def n_candidates(n_centres: int) -> int:
     return 2 + int(math.log(n_centres))
 
 
+def choose_candidate(closest: Array, distances: Array) -> tuple[int, Array]:
+    """The candidate that leaves the smallest distances (k-means++), and these distances.
+
+    Parameters
+    ----------
+    closest : array of shape (n_samples,)
+        Squared distance to the nearest centre so far.
+    distances : array of shape (n_samples, n_candidates)
+
+    Returns
+    -------
+    best : int
+    closest : array of shape (n_samples,)
+    """
+    left = np.minimum(distances, closest[:, None])
+    best = int(left.sum(axis=0).argmin())
+    return best, left[:, best].copy()
+
+
 def draw_candidates(rng: np.random.Generator, closest: Array, n_rows: int) -> NDArray[np.intp]:
     """Rows drawn in proportion to their squared distance from the centres so far (k-means++).
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NewType
 
 import networkx as nx
 import numpy as np
+
+Position = NewType("Position", int)
+"""An agent's place in its network: the parties 0, ..., N-1, then the server of a star."""
+
+HubNumber = NewType("HubNumber", int)
+"""A hub's place among the hubs, and so that of its block."""
 
 
 @dataclass(frozen=True)
 class Hub:
     """Agents that pool their columns at one of them; with no hops every agent is its own hub."""
 
-    root: int
-    members: tuple[int, ...]
+    root: Position
+    members: tuple[Position, ...]
     """All agents of the hub in ascending order, the root among them."""
 
 
@@ -42,9 +49,9 @@ def find_hubs(graph: nx.Graph, hops: int, rng: np.random.Generator) -> tuple[Hub
     while reach:
         largest = max(map(len, reach.values()))
         ties = sorted(node for node, members in reach.items() if len(members) == largest)
-        root = int(rng.choice(ties))
+        root = Position(int(rng.choice(ties)))
         members = reach[root]
-        hubs.append(Hub(root, tuple(sorted(members))))
+        hubs.append(Hub(root, tuple(map(Position, sorted(members)))))
         residual.remove_nodes_from(members)
         reach = {
             node: old if old.isdisjoint(members) else _within(residual, node, hops)
@@ -54,7 +61,7 @@ def find_hubs(graph: nx.Graph, hops: int, rng: np.random.Generator) -> tuple[Hub
     return tuple(sorted(hubs, key=lambda hub: (-len(hub.members), hub.root)))
 
 
-def relay_paths(graph: nx.Graph, hub: Hub) -> dict[int, list[int]]:
+def relay_paths(graph: nx.Graph, hub: Hub) -> dict[Position, list[Position]]:
     """Shortest path inside the hub from the root to each member, ends included; agents on the way are relays.
 
     The paths form one tree, the same for every agent that knows the graph.

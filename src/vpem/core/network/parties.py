@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.graph import diameter
-from vpem.core.network.hubs import Hub, find_hubs, relay_paths
+from vpem.core.network.hubs import Hub, HubNumber, Position, find_hubs, relay_paths
+
+Key = TypeVar("Key", bound=Hashable)
 
 SERVER = "server"
 """Name of the agent without columns that adds in a star."""
@@ -41,11 +43,34 @@ class Network:
     graph: nx.Graph | None
     """Links between parties, by number; None for a star, whose server is no party."""
     hubs: tuple[Hub, ...]
+    known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    """What was found out about the network; see `remember`."""
+
+    def remember(self, key: Key, find: Callable[[Network], Any]) -> Any:
+        """What follows from the network, found out once."""
+        if key not in self.known:
+            self.known[key] = find(self)
+        return self.known[key]
+
+    @property
+    def is_star(self) -> bool:
+        """Whether a server that is no party links all parties."""
+        return self.graph is None
+
+    @property
+    def server(self) -> Position:
+        """Of a star."""
+        return Position(len(self.parties))
+
+    @cached_property
+    def positions(self) -> tuple[Position, ...]:
+        """Of all agents."""
+        return tuple(map(Position, range(len(self.agents))))
 
     @property
     def agents(self) -> tuple[Hashable, ...]:
         """The parties and, in a star, the server after them."""
-        return self.parties if self.graph is not None else (*self.parties, SERVER)
+        return (*self.parties, SERVER) if self.is_star else self.parties
 
     @cached_property
     def links(self) -> nx.Graph:
@@ -60,20 +85,20 @@ class Network:
         return diameter(self.links)
 
     @cached_property
-    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+    def neighbours(self) -> tuple[tuple[Position, ...], ...]:
         """Each agent's neighbours, in ascending order."""
-        return tuple(tuple(sorted(self.links[agent])) for agent in range(len(self.agents)))
+        return tuple(tuple(sorted(self.links[agent])) for agent in self.positions)
 
     @cached_property
-    def hub_of(self) -> tuple[int | None, ...]:
+    def hub_of(self) -> tuple[HubNumber | None, ...]:
         """Each agent's hub, by number; none for a server."""
-        found = {member: number for number, hub in enumerate(self.hubs) for member in hub.members}
-        return tuple(found.get(agent) for agent in range(len(self.agents)))
+        found = {member: HubNumber(number) for number, hub in enumerate(self.hubs) for member in hub.members}
+        return tuple(map(found.get, self.positions))
 
     @cached_property
-    def paths(self) -> dict[int, list[int]]:
+    def paths(self) -> dict[Position, list[Position]]:
         """From the root of its hub to each party."""
-        found: dict[int, list[int]] = {}
+        found: dict[Position, list[Position]] = {}
         for hub in self.hubs:
             found |= relay_paths(self.links, hub) if len(hub.members) > 1 else {hub.root: [hub.root]}
         return found
@@ -83,18 +108,18 @@ class Network:
         """Hops of the longest path."""
         return max(len(path) for path in self.paths.values()) - 1
 
-    def is_root(self, agent: int) -> bool:
+    def is_root(self, agent: Position) -> bool:
         """Whether an agent computes its hub's block."""
         hub = self.hub_of[agent]
         return hub is not None and self.hubs[hub].root == agent
 
-    def hub(self, agent: int) -> Hub:
+    def hub(self, agent: Position) -> Hub:
         """A party's hub."""
         number = self.hub_of[agent]
         assert number is not None, "a server has no hub"
         return self.hubs[number]
 
-    def below(self, agent: int, distance: int) -> list[int]:
+    def below(self, agent: Position, distance: int) -> list[Position]:
         """Members of the hub whose columns pass through a party, so many hops away from it; in ascending order."""
         return sorted(
             member
@@ -117,7 +142,7 @@ class Network:
     def has_blocks_of(self, other: Network) -> bool:
         """Whether roots, members and columns are the same, so that one's parameters fit the other."""
         same = self.parties == other.parties and self.hubs == other.hubs
-        same = same and (self.graph is None) == (other.graph is None)
+        same = same and self.is_star == other.is_star
         return same and all(map(np.array_equal, self.block_columns, other.block_columns))
 
     def named_columns(self) -> dict[Hashable, list[int]]:
@@ -126,9 +151,9 @@ class Network:
 
     def named_graph(self) -> nx.Graph:
         """Links by name; in a star, each party's with the server."""
-        if self.graph is None:
+        if self.is_star:
             return nx.Graph((party, SERVER) for party in self.parties)
-        return nx.relabel_nodes(self.graph, dict(enumerate(self.parties)))
+        return nx.relabel_nodes(self.links, dict(enumerate(self.parties)))
 
     def named_hubs(self) -> list[NamedHub]:
         """The hubs by the parties' names."""
@@ -174,7 +199,7 @@ def make_network(
         if SERVER in parties:
             raise ValueError(f"no party of a star can be named {SERVER!r}: that is its server; rename the party")
     if links is None or hops == 0:
-        hubs = tuple(Hub(number, (number,)) for number in range(len(parties)))
+        hubs = tuple(Hub(number, (number,)) for number in map(Position, range(len(parties))))
     elif rng is None:
         raise ValueError("expected a generator that settles ties between hubs, got None; try default_rng(seed)")
     else:

@@ -6,16 +6,12 @@ a transport wraps around them (TCP, TLS) comes on top.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from vpem.core.network.parties import Network
 
 FLOAT_BYTES = 8
 
@@ -84,21 +80,3 @@ def make_traffic(agents: tuple[Hashable, ...], sendings: Iterable[Sending] = (),
         table[sender, :2] += messages, n_bytes
         table[receiver, 2:] += messages, n_bytes
     return Traffic(agents, table, rounds)
-
-
-def pooling_traffic(network: Network, n_samples: int) -> Traffic:
-    """Every leaf sends its columns to its root, once; relays hand them on, what came in one round in one message."""
-    widths: Counter[tuple[int, int, int]] = Counter()
-    depth = 0
-    for hub in network.hubs:
-        if len(hub.members) > 1:
-            for leaf in hub.members:
-                path = network.paths[leaf]
-                for passed, (sender, receiver) in enumerate(pairwise(reversed(path))):
-                    widths[sender, receiver, passed] += len(network.columns[leaf])
-                depth = max(depth, len(path) - 1)
-    sendings = [
-        Sending(sender, receiver, 1, FLOAT_BYTES * n_samples * width)
-        for (sender, receiver, _), width in widths.items()
-    ]
-    return make_traffic(network.agents, sendings, depth)

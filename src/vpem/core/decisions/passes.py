@@ -1,0 +1,114 @@
+"""One pass over all rows in batches: in which order it updates, and what its free energy is.
+
+With one batch this is an iteration of EM. With several (Neal and Hinton's incremental EM) there is an M-step after
+each of them, from what this batch and the earlier ones have just left behind and what the later ones left in the last
+pass. A fresh pass, the first one and one after a repair, visits all batches with the same parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.batches import Kept, suffixes
+from vpem.core.blocks.gaussian import Block, n_present
+from vpem.core.blocks.sweep import Sums, lowest
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPass:
+    """How far a pass is; never changed in place."""
+
+    kept: tuple[Kept | None, ...]
+    """What each batch left behind when it was last visited."""
+    later: tuple[Kept | None, ...] = ()
+    """What each batch and all after it had left behind before this pass."""
+    fresh: bool = True
+    """Whether all batches are visited with the same parameters."""
+    number: int = 0
+    """The batch that is visited next."""
+    earlier: Kept | None = None
+    """What the batches of this pass have left behind."""
+    energy: Array = field(default_factory=lambda: np.zeros(1))
+    """(n_views,): free energy so far."""
+    worst_scores: Array = field(default_factory=lambda: np.empty(0))
+    worst_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Rows that are explained badly, the worst first, and their scores."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no batch comes after the next one."""
+        return self.number == len(self.kept) - 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all batches were visited."""
+        return self.number == len(self.kept)
+
+    @property
+    def lower_bounds(self) -> Array:
+        """Free energy per row at the end of the pass; (n_views,)."""
+        assert self.earlier is not None, "a table has rows"
+        bounds: Array = self.energy / n_present(self.earlier.counts)
+        return bounds
+
+    def densities(self, blocks: Sequence[Block]) -> Array:
+        """What each block adds to the last batch's sum beside its rows, for the free energy; (n_blocks,)."""
+        if self.fresh or self.earlier is None or self.is_over:
+            return np.zeros(len(blocks))
+        return self.earlier.densities(blocks)
+
+    def skip(self) -> BatchPass:
+        """Go on to the next batch, of which nothing is collected here."""
+        return replace(self, number=self.number + 1)
+
+    def take(self, result: Sums, densities: Array, weights: Array) -> tuple[BatchPass, Kept | None]:
+        """Take in the batch that was visited.
+
+        Parameters
+        ----------
+        result : Sums
+        densities : array of shape (n_views,)
+            The network's sum of what the blocks added beside their rows.
+        weights : array of shape (n_views, n_components)
+
+        Returns
+        -------
+        visited : BatchPass
+        total : Kept or None
+            What the M-step follows from, if there is one now.
+        """
+        new, is_last = Kept(result.counts, result.entropies, result.statistics()), self.is_last
+        energy = self.energy
+        if self.fresh:
+            energy = energy + result.scores
+        elif is_last:
+            energy = result.scores
+            if self.earlier is not None:
+                energy = energy + self.earlier.energy(densities, weights)
+        earlier = new + self.earlier
+        total = None
+        if is_last or not self.fresh:
+            total = earlier if self.fresh else earlier + self.later[self.number + 1]
+        scores = np.concatenate([self.worst_scores, result.worst[0]])
+        scores, rows = lowest(scores, np.concatenate([self.worst_rows, result.worst[1]]).astype(np.intp))
+        visited = replace(
+            self,
+            kept=(*self.kept[: self.number], new, *self.kept[self.number + 1 :]),
+            number=self.number + 1,
+            earlier=earlier,
+            energy=energy,
+            worst_scores=scores,
+            worst_rows=rows.astype(np.int64),
+        )
+        return visited, total
+
+
+def begin_pass(kept: Sequence[Kept | None], n_views: int = 1, *, fresh: bool = True) -> BatchPass:
+    """A pass over batches that have left this behind; nothing before the first pass."""
+    return BatchPass(tuple(kept), tuple(suffixes(kept)), fresh, energy=np.zeros(n_views))

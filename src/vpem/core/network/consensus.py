@@ -1,0 +1,119 @@
+"""The approximate sum of neighbours that average with each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.network.graph import laplacian_weights, metropolis_weights
+from vpem.core.network.hubs import Position
+from vpem.core.network.parties import Network
+from vpem.core.network.summation import Array, Memory, Place, Round, Summation, add_in_order, flood_rounds
+
+
+@dataclass(frozen=True)
+class Consensus(Summation):
+    """Neighbours average with each other for a fixed number of rounds (Algorithm 2, equation 6).
+
+    The agents of a hub start from `N Q / |H|`, so that the average is the sum over hubs. What a root gets
+    differs from the exact sum, and from root to root, by a factor of about `rho ** rounds` of the spread
+    (`rho = vpem.core.network.graph.contraction(W)`).
+
+    Parameters
+    ----------
+    rounds : int, default=100
+    weights : {"metropolis", "laplacian"}, default="metropolis"
+        Metropolis weights, or `I - alpha L`.
+    alpha : float, optional
+        For "laplacian": in (0, 2 / lambda_max); by default the fastest constant.
+    """
+
+    rounds: int = 100
+    weights: str = "metropolis"
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rounds, Integral) or isinstance(self.rounds, bool) or self.rounds < 1:
+            raise ValueError(f"expected rounds to be a whole number, 1 or more, got {self.rounds!r}")
+        if self.weights not in ("metropolis", "laplacian"):
+            raise ValueError(f"expected weights 'metropolis' or 'laplacian', got {self.weights!r}")
+        if self.alpha is not None and self.weights != "laplacian":
+            raise ValueError(
+                f"expected no alpha with weights='metropolis', got {self.alpha}; try weights='laplacian'"
+            )
+        if self.alpha is not None and not (isinstance(self.alpha, Real) and 0 < float(self.alpha) < math.inf):
+            raise ValueError(f"expected alpha to be None or a positive number, got {self.alpha!r}")
+
+    def check(self, network: Network) -> None:
+        """Raise ValueError if there are no links between parties, or alpha does not average over them."""
+        if network.is_star:
+            raise ValueError(
+                "expected a graph with links between the parties for Consensus, got a star, whose server adds "
+                "exactly; try graph='ring', 'complete', 'path' or a networkx.Graph, or leave summation=None"
+            )
+        if self.alpha is not None:
+            self.mixing_matrix(network)
+
+    def mixing_matrix(self, network: Network) -> Array:
+        """One round's weights W; (n_agents, n_agents)."""
+        if self.weights == "metropolis":
+            return metropolis_weights(network.links)
+        return laplacian_weights(network.links, self.alpha)
+
+    def schedule(
+        self,
+        network: Network,
+        position: Position,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[Position] | None = None,  # noqa: ARG002 (who takes part sees the sum)
+    ) -> list[Round[Position]]:
+        """Down the hub's tree, then as many rounds of averaging as agreed, then what the decision still lacks."""
+        neighbours = network.neighbours[position]
+        found: list[Round[Position]] = []
+        if not neighbours:
+            return []
+        n_rounds = 0
+        if values:
+            path, n_rounds = network.paths[position], int(self.rounds)
+            for passed in range(network.depth):
+                below = tuple(network.below(position, 1)) if len(path) - 1 == passed else ()
+                above = (path[-2],) if len(path) - 2 == passed else ()
+                found.append(Round("terms", below, above, True, False))
+            found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
+        return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
+
+    def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:  # noqa: ARG002 (every sum by itself)
+        """The hub's term, so that the average over its members and all others is the sum over hubs."""
+        if term is None:
+            return {}
+        network = place.network
+        return {"values": term * (len(network.parties) / len(network.hub(place.position).members))}
+
+    def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
+        """The root's terms as they are; averages by the agent's own row of weights."""
+        if step < place.network.depth:
+            (term,) = received.values()
+            return {"values": term}
+        weights = place.network.remember(self, self.mixing_matrix)[place.position]
+        own = weights[place.position] * state["values"]
+        return {"values": add_in_order([own, *(weights[peer] * theirs for peer, theirs in received.items())])}
+
+    def matrix(self, network: Network) -> Array:
+        """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
+        n_agents = len(network.parties)
+        averaging = np.linalg.matrix_power(self.mixing_matrix(network), int(self.rounds))
+        roots = [hub.root for hub in network.hubs]
+        return np.column_stack(
+            [
+                averaging[np.ix_(roots, hub.members)].sum(axis=1) * (n_agents / len(hub.members))
+                for hub in network.hubs
+            ]
+        )

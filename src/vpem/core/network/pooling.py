@@ -1,0 +1,36 @@
+"""How the columns of a hub come to its root."""
+
+from __future__ import annotations
+
+from vpem.core.network.hubs import Position
+from vpem.core.network.parties import Network
+from vpem.core.network.summation import Round
+from vpem.core.network.traffic import FLOAT_BYTES, Sending, Traffic, make_traffic
+
+
+def column_rounds(network: Network, position: Position) -> list[Round[Position]]:
+    """A party's part in pooling: in each round, hand on what came from below in the last one, its own first."""
+    path, found = network.paths[position], []
+    for passed in range(network.depth):
+        above = (path[-2],) if len(path) > 1 and network.below(position, passed) else ()
+        below = tuple(child for child in network.below(position, 1) if network.below(child, passed))
+        found.append(Round("columns", above, below, True, False))
+    return found
+
+
+def n_columns_sent(network: Network, position: Position, step: int) -> int:
+    """How many columns a party hands on in a round."""
+    return sum(len(network.columns[origin]) for origin in network.below(position, step))
+
+
+def pooling_traffic(network: Network, n_rows: int) -> Traffic:
+    """Every leaf sends its columns to its root, once; relays hand them on, what came in one round in one message."""
+    if network.depth == 0:
+        return make_traffic(network.agents)
+    sendings = [
+        Sending(sender, receiver, 1, FLOAT_BYTES * n_rows * n_columns_sent(network, sender, step))
+        for sender in network.positions
+        for step, part in enumerate(column_rounds(network, sender))
+        for receiver in part.receivers
+    ]
+    return make_traffic(network.agents, sendings, network.depth)

@@ -1,0 +1,94 @@
+"""The network of a simulated run: adds the blocks' terms as each root gets them, and counts what that sends."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.network.adders import LinearAdder, MessageAdder, flood_traffic, linear_adder, sum_traffic
+from vpem.core.network.parties import Network
+from vpem.core.network.summation import Shape, Summation
+from vpem.core.network.traffic import Traffic, make_traffic
+
+Array = NDArray[np.float64]
+
+
+class Channel:
+    """All sums and decisions of one fit, in the order in which agents would have them.
+
+    Parameters
+    ----------
+    summation : Summation
+    network : Network
+    """
+
+    def __init__(self, summation: Summation, network: Network):
+        self.summation, self.network = summation, network
+        self.traffic = make_traffic(network.agents)
+        self._costs: dict[tuple[Shape | None, int], Traffic] = {}
+        self._whole: LinearAdder | MessageAdder
+        matrix = summation.matrix(network)
+        self._whole = MessageAdder(summation, network) if matrix is None else linear_adder(matrix)
+        self._adder = self._whole
+
+    @property
+    def linear(self) -> LinearAdder | None:
+        """The sum as a matrix, which can be applied to some rows at a time; None if it takes whole sums."""
+        return self._adder if isinstance(self._adder, LinearAdder) else None
+
+    @property
+    def path(self) -> str:
+        """How sums are computed, for people."""
+        return self._adder.path
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is one result, and it is the sum."""
+        return self._adder.is_exact
+
+    @property
+    def n_views(self) -> int:
+        """How many different results there are: 1 if all roots get the same."""
+        return self._adder.n_views
+
+    @property
+    def view_of_hub(self) -> NDArray[np.int64]:
+        """(n_hubs,): which result each hub's root gets."""
+        return np.asarray(self._adder.view_of_hub, dtype=np.int64)
+
+    def begin(self, weights: Array) -> Channel:
+        """Begin a run: what agents remember of earlier sums is forgotten.
+
+        Roots whose weights, (n_roots or 1, n_components), differ cannot share a view.
+        """
+        differ = bool((weights != weights[0]).any())
+        self._adder = self._whole.for_each_root() if differ else self._whole
+        if isinstance(self._adder, MessageAdder):
+            self._adder.carries.clear()
+        return self
+
+    def add(self, terms: Array, shape: Shape, series: str = "", n_decisions: int = 0) -> Array:
+        """A whole sum as each root gets it, (n_views, n_values), of the blocks' terms, (n_hubs, n_values)."""
+        if isinstance(self._adder, LinearAdder):
+            self.count(shape, n_decisions)
+            return self._adder.add(terms)
+        sums, traffic = self._adder.add(terms, shape, series, n_decisions)
+        self.traffic += traffic
+        return sums
+
+    def count(self, shape: Shape, n_decisions: int = 0) -> None:
+        """A sum that was computed some rows at a time."""
+        self._spend(shape, n_decisions)
+
+    def flood(self, n_numbers: int) -> None:
+        """A decision of its own."""
+        self._spend(None, n_numbers)
+
+    def _spend(self, shape: Shape | None, n_decisions: int) -> None:
+        key = shape, n_decisions
+        if key not in self._costs:
+            parts = self.summation, self.network
+            self._costs[key] = (
+                flood_traffic(*parts, n_decisions) if shape is None else sum_traffic(*parts, shape, n_decisions)
+            )
+        self.traffic += self._costs[key]
