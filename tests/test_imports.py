@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "privacy": {"core"},
     "report": {"core", "figures", "files"},
     "estimators": {"simulation", "core", "privacy", "transports.inprocess"},
+    "extend": {"core"},
     "metrics": set(),
     "figures": {"files"},
     "datasets": {"files"},

@@ -180,7 +180,7 @@ def test_what_came_early_and_does_not_fit_is_blamed_on_who_sent_it():
     [held] = run_without(transport, lambda message: message.sender == 2 and message.round == 1, shorten)
     before = agents[1].state
     with pytest.raises(
-        RemoteProtocolError, match=r"agent 1, .*, peer 0: expected 48 values and 4 decisions"
+        RemoteProtocolError, match=r"agent 1, .*, peer 0: expected 48 values \(f8\) and 4 decisions"
     ) as caught:
         agents[1].receive(held)
     assert caught.value.peer == 0, "though agent 2's message brought it to light"

@@ -62,12 +62,12 @@ def test_a_party_that_lacks_the_row_takes_its_column_means(X, network, mixture):
 
 
 def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, network, problem, mixture):
-    repairer = Repairer(problem, problem.channel())
+    repairer = Repairer(problem, problem.channel().begin(mixture.weights))
     full = np.full((2, 2), 25.0)
     same, sound = repairer.visit(1, mixture, full, [[], [1]], WORST)
     assert same is mixture, "nobody else knows yet"
     assert not sound
-    assert repairer.traffic.messages == 0
+    assert repairer.channel.traffic.messages == 0
     after, sound = repairer.visit(2, mixture, full, [[], [1]], WORST)
     np.testing.assert_array_equal(after.blocks[0].means[1], X[7, :2])
     assert not sound
@@ -77,14 +77,14 @@ def test_one_root_finds_it_the_next_sum_tells_all_then_it_is_restarted(X, networ
 
 
 def test_starving_at_one_root_is_enough(X, network, problem, mixture):
-    repairer = Repairer(problem, problem.channel())
+    repairer = Repairer(problem, problem.channel().begin(mixture.weights))
     counts = np.array([[49.0, 1.0], [50.0, 1e-9]])
     repairer.visit(4, mixture, counts, [[], []], WORST)
     assert repairer.all_repairs() == (Repair(4, 1, "b", "starved", restarted=False),)
 
 
 def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X, network, problem, mixture):
-    repairer = Repairer(problem, problem.channel())
+    repairer = Repairer(problem, problem.channel().begin(mixture.weights))
     full = np.full((2, 2), 25.0)
     rows = []
     for iteration in range(MOST_REPAIRS):
@@ -100,7 +100,7 @@ def test_after_some_restarts_a_collapse_is_an_error_and_starving_is_left_alone(X
 
 
 def test_no_two_components_are_put_on_one_row_and_the_rest_waits(X, network, problem, mixture):
-    repairer = Repairer(problem, problem.channel())
+    repairer = Repairer(problem, problem.channel().begin(mixture.weights))
     full = np.full((2, 2), 25.0)
     repairer.visit(1, mixture, full, [[0], [1]], WORST)
     repairer.visit(2, mixture, full, [[], []], np.array([7]))
@@ -110,7 +110,7 @@ def test_no_two_components_are_put_on_one_row_and_the_rest_waits(X, network, pro
     )
     repairer.visit(3, mixture, full, [[], []], WORST)
     assert [case.component for case in repairer.queue.restarted] == [0, 1]
-    both = Repairer(problem, problem.channel(), RepairQueue(repairer.queue.restarted))
+    both = Repairer(problem, problem.channel().begin(mixture.weights), RepairQueue(repairer.queue.restarted))
     both.visit(4, mixture, full, [[], []], WORST)
     assert both.channel.traffic.bytes == 2 * (2 * 8 + OVERHEAD_BYTES), "two row numbers over one link, each way"
 

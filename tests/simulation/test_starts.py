@@ -192,4 +192,4 @@ def test_traffic_of_kmeans_is_one_sum_per_iteration_and_one_for_the_last_labels(
     network = make_network(PARTITION, "star")
     found, _, sent = kmeans(X, network, Star(), 3, X[[0, 100, 200]], shared_generator(0))
     assert sent.messages == 6 * (found.n_iter + 1)
-    assert contents(found.traffic) == 6 * (found.n_iter + 1) * (8 * 240 * 3 + 8)
+    assert contents(sent) == 6 * (found.n_iter + 1) * (8 * 240 * 3 + 8)

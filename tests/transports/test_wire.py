@@ -43,7 +43,7 @@ def make_frame(message, header=None, version=1, magic=b"vpem", padding=b"\0"):
     _, _, _, _, _, values, decision = message
     if header is None:
         where = message[:4]
-        header = [*where, KINDS.index(message.kind), len(values), len(decision)]
+        header = [*where, KINDS.index(message.kind), 0, len(values), len(decision)]
     packed = msgspec.msgpack.encode(header)
     start = (magic + bytes([version, len(packed)]) + packed).ljust(64, padding)
     return with_checksum(start + values.tobytes() + decision.tobytes())
@@ -99,7 +99,7 @@ def bad_frames(message):
     yield "truncated", frame[:-1], "as the header says, got"
     yield "too long", frame + b"\0", "as the header says, got"
     yield "foreign", b"HTTP" + frame[4:], "begin with b'HTTP'"
-    yield "newer", make_frame(message, version=3), "version 2 of the wire format, got 3"
+    yield "newer", make_frame(message, version=2), "version 1 of the wire format, got 2"
     yield "padded", make_frame(message, padding=b" "), "filled up with zeros"
     yield "a text", make_frame(message, [*header[:7], "four"]), "fields of a header"
     yield "too few", make_frame(message, header[:7]), "fields of a header"
@@ -119,11 +119,11 @@ def bad_frames(message):
     yield "other kind", make_frame(message, changed(kind=KINDS.index("terms"))), "got 'terms'"
     yield "text for numbers", make_frame(message, changed(kind=0, dtype=2)), "got 'meet'"
     yield "numbers for a text", make_frame(message, changed(kind=0)), "in its form"
-    yield "integers", make_frame(message, changed(dtype=1)), r"got 48 \(i8\)"
+    yield "integers", make_frame(message, changed(dtype=1)), "got 48 (i8)"
     yield "of no type", make_frame(message, changed(dtype=3)), "3 types"
-    yield "more values", make_frame(message, changed(n_values=49)), r"expected 48 values \(f8\) and 4 decisions"
-    yield "a terabyte", make_frame(message, changed(n_values=2**37)), r"expected 48 values \(f8\) and 4 decisions"
-    yield "no decision", make_frame(message, changed(n_decisions=0)), r"expected 48 values \(f8\) and 4 decisions"
+    yield "more values", make_frame(message, changed(n_values=49)), "expected 48 values (f8) and 4 decisions"
+    yield "a terabyte", make_frame(message, changed(n_values=2**37)), "expected 48 values (f8) and 4 decisions"
+    yield "no decision", make_frame(message, changed(n_decisions=0)), "expected 48 values (f8) and 4 decisions"
     wrong = values.copy()
     wrong[5] = np.nan
     yield "not a number", make_frame(message._replace(values=wrong)), "finite numbers, got NaN"

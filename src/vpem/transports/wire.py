@@ -22,7 +22,7 @@ from vpem.core.agent.progress import AgentState
 from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
-VERSION = 2
+VERSION = 1
 MAGIC = b"vpem"
 STATE_MAGIC = b"vpst"
 PREFIX = struct.Struct("<4sBB")
