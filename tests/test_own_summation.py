@@ -1,7 +1,8 @@
 """Summations that are defined here, by the public protocol alone, in both engines.
 
-`Ledger` is a star of 64-bit integers. Parties send changes of their terms since the last sum, as bytes that are compressed and
-so have lengths that depend on the data, scrambled with keys that were told in the meeting. `Tree` adds exactly on a spanning tree.
+`Ledger` is a star of 64-bit integers. Parties send changes of their terms since the last sum, in bytes that are
+compressed and so have lengths that depend on the data, scrambled with keys that were told in the meeting. `Tree` adds
+exactly on a spanning tree.
 """
 
 import zlib
@@ -11,10 +12,12 @@ from typing import ClassVar
 import networkx as nx
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import vpem
 from studies import bits, make_study, run, table
 from vpem import Star, VerticalGaussianMixture
+from vpem.core.agent.message import RemoteProtocolError
 from vpem.extend import Payload, Round, Summation, WrongMessageError, add_in_order, flood_rounds
 from vpem.model_format import SUMMATIONS
 from vpem.transports import wire
@@ -55,9 +58,8 @@ class Ledger(Star):
         changes = []
         for sender, code in received.items():
             try:
-                plain = zlib.decompressobj().decompress(
-                    code ^ self.mask(place, sender, len(code)), 8 * place.shape.n_values
-                )
+                code = code ^ self.mask(place, sender, len(code))
+                plain = zlib.decompressobj().decompress(code, 8 * place.shape.n_values)
                 changes.append(np.frombuffer(plain, np.int64).reshape(place.shape.n_values))
             except (zlib.error, ValueError):
                 raise WrongMessageError(sender, "expected changes, got bytes that are none") from None
@@ -101,24 +103,17 @@ class Tree(Summation):
         return {"values": term}
 
     def combine(self, place, step, state, received):
-        _, levels = network_tree = place.network.remember("tree", self.grow)
-        if step < max(network_tree[1].values()):
+        _, levels = place.network.remember("tree", self.grow)
+        if step < max(levels.values()):
             return {"values": add_in_order([state["values"], *received.values()])}
         return {"values": next(iter(received.values()))}
 
 
 def fit(X, **arguments):
     parties = {"a": [0, 1], "b": [2], "c": [3, 4], "d": [5]}
-    settings = {
-        "n_components": 2,
-        "partition": parties,
-        "tol": 0,
-        "max_iter": 6,
-        "reg_covar": 1e-3,
-        "random_state": 0,
-    }
-    with pytest.warns(vpem.estimators.mixture.ConvergenceWarning):
-        return VerticalGaussianMixture(**{**settings, **arguments}).fit(X)
+    settings = {"partition": parties, "tol": 0, "max_iter": 6, "reg_covar": 1e-3, "random_state": 0}
+    with pytest.warns(ConvergenceWarning):
+        return VerticalGaussianMixture(2, **settings, **arguments).fit(X)
 
 
 GRAPHS = {Ledger: "star", Tree: nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])}
@@ -127,11 +122,9 @@ GRAPHS = {Ledger: "star", Tree: nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("
 @pytest.mark.parametrize("summation", [Ledger(), Tree()], ids=["ledger", "tree"])
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 9, "init_params": "random"}, {"n_init": 2}], ids=str)
 def test_both_engines_fit_with_it_gaps_and_batches_included(summation, arguments):
-    arguments = {**arguments, "graph": GRAPHS[type(summation)]}
-    exact = fit(table(), **{**arguments, "graph": "star"})
-    simulated, agents = (
-        fit(table(), summation=summation, engine=one, **arguments) for one in ("simulation", "agents")
-    )
+    exact = fit(table(), graph="star", **arguments)
+    arguments = {**arguments, "graph": GRAPHS[type(summation)], "summation": summation}
+    simulated, agents = (fit(table(), engine=engine, **arguments) for engine in ("simulation", "agents"))
     np.testing.assert_allclose(agents.means_, simulated.means_, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(
         simulated.means_, exact.means_, rtol=1e-6, atol=1e-6
@@ -180,11 +173,15 @@ def test_memories_are_part_of_the_checkpoint(summation, stop_after):
 def test_a_message_that_it_cannot_read_is_blamed_on_its_sender():
     transport = InProcess(study(Ledger()))
     transport.start()
-    with pytest.raises(vpem.agents.RemoteProtocolError, match="peer 2: expected changes, got bytes that are none"):
+
+    def deliver():
         while (message := transport._next()) is not None:
             if message.kind == "sum" and message.sender == 2:
                 message = message._replace(values=message.values ^ np.uint8(1))
             transport._deliver(message)
+
+    with pytest.raises(RemoteProtocolError, match="peer 2: expected changes, got bytes that are none"):
+        deliver()
 
 
 def test_models_that_were_fitted_with_it_are_saved(tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ def test_the_format_is_what_its_description_says(waiting):
     frame = wire.encode(message)
     assert frame == make_frame(message)
     assert len(frame) == message.n_bytes == OVERHEAD_BYTES + 8 * (48 + 4)
-    assert frame[:6].hex() == "7670656d0108", "the magic word, version 1, eight bytes of header"
+    assert frame[:6].hex() == "7670656d0109", "the magic word, version 1, nine bytes of header"
     # Epoch 0, round 1 after the meeting, from 1 to 0, the fourth kind, 48 values and four decisions.
     assert frame[6:15].hex() == "97" + "00" + "01" + "01" + "00" + "03" + "30" + "04" + "00"
     found = wire.decode(frame, agent, 1)
