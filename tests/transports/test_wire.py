@@ -55,8 +55,8 @@ def test_the_format_is_what_its_description_says(waiting):
     assert frame == make_frame(message)
     assert len(frame) == message.n_bytes == OVERHEAD_BYTES + 8 * (48 + 4)
     assert frame[:6].hex() == "7670656d0109", "the magic word, version 1, nine bytes of header"
-    # Epoch 0, round 1 after the meeting, from 1 to 0, the fourth kind, 48 values and four decisions.
-    assert frame[6:15].hex() == "97" + "00" + "01" + "01" + "00" + "03" + "30" + "04" + "00"
+    # Epoch 0, round 1 after the meeting, from 1 to 0, the fourth kind, the first type, 48 values, four decisions.
+    assert frame[6:15].hex() == "98" + "00" + "01" + "01" + "00" + "03" + "00" + "30" + "04"
     found = wire.decode(frame, agent, 1)
     assert found[:5] == message[:5]
     np.testing.assert_array_equal(found.values, message.values)

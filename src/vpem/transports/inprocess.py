@@ -15,6 +15,7 @@ import numpy as np
 
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS, AgentNumber, Message, StaleMessageError
+from vpem.core.agent.progress import AgentState
 from vpem.core.agent.work import Given
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import SERVER, Network
@@ -93,10 +94,13 @@ class InProcess:
 
     def run(self, until: Callable[[], bool] | None = None) -> InProcess:
         """Deliver until nothing is on its way, or until something has come true."""
+        watch, is_plain = self.watch, self.disturbances is None and not self.encoded
         while (message := self._next()) is not None:
-            if self.watch is not None:
-                self.watch(message)
-            self._deliver(message)
+            if watch is not None:
+                watch(message)
+            # Most messages only wait for others.
+            if not is_plain or not self.agents[message.receiver].keep(message):
+                self._deliver(message)
             if until is not None and until():
                 break
         return self
@@ -104,7 +108,7 @@ class InProcess:
     def traffic(self, network: Network) -> Traffic:
         """What was really sent; a network of the same agents gives the names."""
         table = np.array([self.sent[number] for number in sorted(self.sent)], dtype=np.int64)
-        now = {number: self._rounds_of(agent) for number, agent in self.agents.items()}
+        now = {number: self._rounds_of(agent.state) for number, agent in self.agents.items()}
         return Traffic(network.agents, table, max(self._rounds[number] + count for number, count in now.items()))
 
     def crash(self, number: AgentNumber) -> None:
@@ -139,14 +143,14 @@ class InProcess:
 
     def _event(self, number: AgentNumber, event: Callable[[], list[Message]]) -> None:
         """Something happens to an agent; rounds of an epoch that it ends with are counted."""
-        before = self.agents[number]
-        epoch, rounds = before.state.epoch, self._rounds_of(before)
-        self.post(event())
-        if self.agents[number].state.epoch != epoch:
-            self._rounds[number] += rounds
+        before = self.agents[number].state
+        out = event()
+        if self.agents[number].state.epoch != before.epoch:
+            self._rounds[number] += self._rounds_of(before)
+        self.post(out)
 
-    def _rounds_of(self, agent: Agent) -> int:
-        return agent.state.round & ((1 << EPOCH_BITS) - 1)
+    def _rounds_of(self, state: AgentState) -> int:
+        return state.round & ((1 << EPOCH_BITS) - 1)
 
     def _next(self) -> Message | None:
         if self.disturbances is None:
@@ -175,7 +179,7 @@ class InProcess:
         try:
             if self.encoded:
                 message = wire.decode(wire.encode(message), agent, message.sender)
-            self._event(agent.number, partial(agent.receive, message))
+            self._event(message.receiver, partial(agent.receive, message))
         except StaleMessageError:
             pass
 

@@ -18,7 +18,7 @@ from vpem.core.agent.meeting import MOST_AGENTS, Record
 from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError
 from vpem.core.agent.progress import AgentState, Array, Exchange
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import Round, WrongMessageError
+from vpem.core.network.summation import Memory, Round, WrongMessageError
 
 
 def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list[Message]:
@@ -46,13 +46,15 @@ def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived
     exchange = draft.exchange
     assert exchange is not None, "a round belongs to an exchange"
     messages = [arrived[sender] for sender in now.senders]
+    changed: dict[str, Any] = {}
     if now.kind == "meet":
         _learn(identity, draft, messages)
     elif now.kind == "columns":
-        exchange = _collect(identity, draft, exchange, messages)
+        changed = {"pieces": _collect(identity, draft, exchange, messages)}
     else:
-        exchange = _combine(identity, draft, exchange, now, messages)
-    draft.exchange = replace(exchange, step=exchange.step + 1, sent=False)
+        memory, decision = _combine(identity, draft, exchange, now, messages)
+        changed = {"state": memory, "decision": decision}
+    draft.exchange = replace(exchange, step=exchange.step + 1, sent=False, **changed)
     draft.mailbox = {number: box for number, box in draft.mailbox.items() if number != draft.round}
     draft.round += 1
 
@@ -82,7 +84,9 @@ def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> No
     draft.records, draft.learnt = {**draft.records, **new}, tuple(sorted(new))
 
 
-def _collect(identity: Identity, draft: AgentState, exchange: Exchange, messages: list[Message]) -> Exchange:
+def _collect(
+    identity: Identity, draft: AgentState, exchange: Exchange, messages: list[Message]
+) -> dict[Position, Array]:
     """Columns from below: kept at a root, in hand until the next round elsewhere."""
     work = identity.work(draft)
     pieces: dict[Position, Array] = {}
@@ -92,12 +96,12 @@ def _collect(identity: Identity, draft: AgentState, exchange: Exchange, messages
         ends = np.cumsum([widths[origin] for origin in origins])
         table = message.values.reshape(-1, ends[-1])
         pieces |= dict(zip(origins, np.split(table, ends[:-1], axis=1), strict=True))
-    return replace(exchange, pieces={**exchange.pieces, **pieces} if work.is_root else pieces)
+    return {**exchange.pieces, **pieces} if work.is_root else pieces
 
 
 def _combine(
     identity: Identity, draft: AgentState, exchange: Exchange, now: Round[AgentNumber], messages: list[Message]
-) -> Exchange:
+) -> tuple[Memory, Array | None]:
     """Values as the summation says; of decisions the smallest."""
     memory, decision = exchange.state, exchange.decision
     if now.values and messages:
@@ -110,4 +114,4 @@ def _combine(
             raise RemoteProtocolError(identity.number, peer, draft.round, str(error)) from None
     if now.decision and decision is not None and messages:
         decision = np.minimum.reduce([decision, *(message.decision for message in messages)])
-    return replace(exchange, state=memory, decision=decision)
+    return memory, decision

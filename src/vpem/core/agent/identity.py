@@ -12,17 +12,19 @@ from vpem.core.agent import meeting
 from vpem.core.agent.meeting import MOST_COLUMNS, Record, Roles
 from vpem.core.agent.message import AgentNumber
 from vpem.core.agent.phases import AFTER_DONE, DONE, PHASES
-from vpem.core.agent.progress import AgentState
+from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.agent.work import Given, Work
 from vpem.core.blocks.overall import LARGEST, too_large
 from vpem.core.network.hubs import Position
 from vpem.core.network.pooling import column_rounds
-from vpem.core.network.summation import Place, Round, can_have_sent
+from vpem.core.network.summation import Payload, Place, Round, can_have_sent
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement
 
 Array = NDArray[np.float64]
 Schedule = Sequence[Round[AgentNumber]]
+Awaited = tuple[frozenset[AgentNumber], tuple[str, Any, int, int]]
+"""Senders of a round, and the kind, type and lengths of their messages."""
 
 
 class Identity:
@@ -55,6 +57,7 @@ class Identity:
         self._greeting: tuple[int, bytes, Any] = (-1, b"", None)
         self._work: Work | None = None
         self._place: Place | None = None
+        self._awaited: tuple[int, dict[int, Awaited | None]] = (-1, {})
         self._roles: tuple[object, Roles] | None = None
         self._meeting_rounds: tuple[object, int | None] = (None, None)
         self._schedules: dict[tuple[Roles, str, bool], Schedule] = {}
@@ -142,6 +145,29 @@ class Identity:
             return Round("meet", neighbours, neighbours, True, False)
         schedule = self._schedule(state)
         return schedule[step] if step < len(schedule) else None
+
+    def awaited(self, state: AgentState, number: int) -> Awaited | None:
+        """What this round or the next, by its number, needs; None if that is not known, or not of a fixed length."""
+        exchange = state.exchange
+        if exchange is None or state.meeting or not state.round <= number <= state.round + 1:
+            return None
+        if self._awaited[0] != exchange.begun:
+            self._awaited = exchange.begun, {}
+        known = self._awaited[1]
+        if number not in known:
+            known[number] = self._find_awaited(state, exchange, number - exchange.begun)
+        return known[number]
+
+    def _find_awaited(self, state: AgentState, exchange: Exchange, step: int) -> Awaited | None:
+        now = self.round_at(state, step)
+        if now is None or now.kind == "columns":
+            return None
+        payload = Payload(0)
+        if now.values:
+            payload = self.agreement.summation.payload(self.roles(state).network, exchange.shape)
+        n_decisions = 0 if exchange.decision is None or not now.decision else len(exchange.decision)
+        form = now.kind, np.dtype(payload.dtype), payload.n_values, n_decisions
+        return (frozenset(now.senders), form) if payload.is_fixed else None
 
     def audience(self, state: AgentState) -> frozenset[Position] | None:
         """Positions of the agents that get predictions, the server among them; None: all."""

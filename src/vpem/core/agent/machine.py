@@ -107,6 +107,8 @@ class Agent:
         """
         if self.state.failure is not None:
             return []
+        if self.keep(message):
+            return []
         self.check(header_of(message))
         draft = self.state.copy()
         if message.kind == "stop":
@@ -119,6 +121,28 @@ class Agent:
         arrived = draft.mailbox.get(message.round, {})
         draft.mailbox = {**draft.mailbox, message.round: {**arrived, message.sender: message}}
         return self._commit(draft, out + self._advance(draft))
+
+    def keep(self, message: Message) -> bool:
+        """Put a message that is right, and after which its round still waits for others, with those that are here.
+
+        The usual case, for `receive` and for transports that know all messages to be right in their contents. Returns
+        whether it was so: nothing else has changed then, and there is nothing to send.
+        """
+        state, number = self.state, message.round
+        awaited = self.identity.awaited(state, number)
+        if awaited is None:
+            return False
+        arrived, (senders, form) = state.mailbox.get(number, {}), awaited
+        sender, values = message.sender, message.values
+        if number == state.round and len(arrived) + 1 == len(senders):
+            return False
+        if sender not in senders or sender in arrived or message.receiver != self.number:
+            return False
+        if form != (message.kind, values.dtype, len(values), len(message.decision)):
+            return False
+        arrived[sender] = message
+        state.mailbox[number] = arrived
+        return True
 
     def check(self, header: Header) -> None:
         """Raise RemoteProtocolError if no message with this header can be received now.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vpem.core.network.graph import laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Array, Memory, Place, Round, Summation, add_in_order, flood_rounds
+from vpem.core.network.summation import Array, Memory, Place, Round, Summation, flood_rounds
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,11 @@ class Consensus(Summation):
             (term,) = received.values()
             return {"values": term}
         weights = place.network.remember(self, self.mixing_matrix)[place.position]
-        own = weights[place.position] * state["values"]
-        return {"values": add_in_order([own, *(weights[peer] * theirs for peer, theirs in received.items())])}
+        total = weights[place.position] * state["values"]
+        weighted = np.empty_like(total)
+        for peer, theirs in received.items():
+            total += np.multiply(theirs, weights[peer], out=weighted)
+        return {"values": total}
 
     def matrix(self, network: Network) -> Array:
         """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
