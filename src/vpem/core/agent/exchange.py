@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,7 @@ def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived
     else:
         memory, decision = _combine(identity, draft, exchange, now, messages)
         changed = {"state": memory, "decision": decision}
-    draft.exchange = replace(exchange, step=exchange.step + 1, sent=False, **changed)
+    draft.exchange = exchange._replace(step=exchange.step + 1, sent=False, **changed)
     draft.mailbox = {number: box for number, box in draft.mailbox.items() if number != draft.round}
     draft.round += 1
 

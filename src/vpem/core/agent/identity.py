@@ -146,28 +146,28 @@ class Identity:
         schedule = self._schedule(state)
         return schedule[step] if step < len(schedule) else None
 
-    def awaited(self, state: AgentState, number: int) -> Awaited | None:
-        """What this round or the next, by its number, needs; None if that is not known, or not of a fixed length."""
-        exchange = state.exchange
-        if exchange is None or state.meeting or not state.round <= number <= state.round + 1:
-            return None
+    def awaited(self, state: AgentState) -> dict[int, Awaited]:
+        """What this round and the next need, by their numbers, as far as it is known and of a fixed length."""
+        exchange, found = state.exchange, {}
+        if exchange is not None and not state.meeting and PHASES[state.progress.phase].exchange != "columns":
+            for ahead in (0, 1):
+                now = self.round_at(state, exchange.step + ahead)
+                if now is not None and (awaited := self._awaited_in(now, state, exchange)) is not None:
+                    found[state.round + ahead] = awaited
+        return found
+
+    def _awaited_in(self, now: Round[AgentNumber], state: AgentState, exchange: Exchange) -> Awaited | None:
         if self._awaited[0] != exchange.begun:
             self._awaited = exchange.begun, {}
         known = self._awaited[1]
-        if number not in known:
-            known[number] = self._find_awaited(state, exchange, number - exchange.begun)
-        return known[number]
-
-    def _find_awaited(self, state: AgentState, exchange: Exchange, step: int) -> Awaited | None:
-        now = self.round_at(state, step)
-        if now is None or now.kind == "columns":
-            return None
-        payload = Payload(0)
-        if now.values:
-            payload = self.agreement.summation.payload(self.roles(state).network, exchange.shape)
-        n_decisions = 0 if exchange.decision is None or not now.decision else len(exchange.decision)
-        form = now.kind, np.dtype(payload.dtype), payload.n_values, n_decisions
-        return (frozenset(now.senders), form) if payload.is_fixed else None
+        if id(now) not in known:  # many rounds are one and the same
+            payload = Payload(0)
+            if now.values:
+                payload = self.agreement.summation.payload(self.roles(state).network, exchange.shape)
+            n_decisions = 0 if exchange.decision is None or not now.decision else len(exchange.decision)
+            form = now.kind, np.dtype(payload.dtype), payload.n_values, n_decisions
+            known[id(now)] = (frozenset(now.senders), form) if payload.is_fixed else None
+        return known[id(now)]
 
     def audience(self, state: AgentState) -> frozenset[Position] | None:
         """Positions of the agents that get predictions, the server among them; None: all."""
@@ -205,17 +205,19 @@ class Identity:
         """All rounds of an exchange, by the agents' numbers."""
         work, kind = self.work(state), PHASES[state.progress.phase].exchange
         numbers = work.roles.numbers
-        return [
-            Round(
-                part.kind,
-                tuple(numbers[peer] for peer in part.receivers),
-                tuple(numbers[peer] for peer in part.senders),
-                part.values,
-                part.decision,
-                frozenset(numbers[peer] for peer in part.spared),
-            )
-            for part in self._rounds_of(work.roles, work.position, kind, has_decision, self.audience(state))
-        ]
+        found: dict[int, Round[AgentNumber]] = {}
+        parts = self._rounds_of(work.roles, work.position, kind, has_decision, self.audience(state))
+        for part in parts:
+            if id(part) not in found:  # many rounds are one and the same
+                found[id(part)] = Round(
+                    part.kind,
+                    tuple(numbers[peer] for peer in part.receivers),
+                    tuple(numbers[peer] for peer in part.senders),
+                    part.values,
+                    part.decision,
+                    frozenset(numbers[peer] for peer in part.spared),
+                )
+        return [found[id(part)] for part in parts]
 
     def _rounds_of(
         self,

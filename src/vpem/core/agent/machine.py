@@ -81,6 +81,7 @@ class Agent:
         self.identity = Identity(number, neighbours, agreement, X, name, most_hops, given, known)
         self.number, self.name, self.neighbours = self.identity.number, self.identity.name, self.identity.neighbours
         self.state = AgentState() if state is None else state
+        self._awaited = self.identity.awaited(self.state)
         self.error: Exception | None = None
         """What went wrong, if this agent itself has found that the study cannot go on; for callers, not saved."""
 
@@ -128,20 +129,20 @@ class Agent:
         The usual case, for `receive` and for transports that know all messages to be right in their contents. Returns
         whether it was so: nothing else has changed then, and there is nothing to send.
         """
-        state, number = self.state, message.round
-        awaited = self.identity.awaited(state, number)
+        _, number, sender, receiver, kind, values, decision = message
+        awaited = self._awaited.get(number)
         if awaited is None:
             return False
-        arrived, (senders, form) = state.mailbox.get(number, {}), awaited
-        sender, values = message.sender, message.values
-        if number == state.round and len(arrived) + 1 == len(senders):
+        mailbox, (senders, form) = self.state.mailbox, awaited
+        arrived = mailbox.get(number)
+        if arrived is None:
+            arrived = mailbox[number] = {}
+        if len(arrived) + 1 == len(senders) and number == self.state.round:
             return False
-        if sender not in senders or sender in arrived or message.receiver != self.number:
-            return False
-        if form != (message.kind, values.dtype, len(values), len(message.decision)):
+        is_right = sender in senders and sender not in arrived and receiver == self.number
+        if not is_right or form != (kind, values.dtype, len(values), len(decision)):
             return False
         arrived[sender] = message
-        state.mailbox[number] = arrived
         return True
 
     def check(self, header: Header) -> None:
@@ -314,7 +315,7 @@ class Agent:
                 continue
             if not draft.exchange.sent:
                 out += send(self.identity, draft, now)
-                draft.exchange = replace(draft.exchange, sent=True)
+                draft.exchange = draft.exchange._replace(sent=True)
             arrived = draft.mailbox.get(draft.round, {})
             if len(arrived) < len(now.senders):
                 break
@@ -349,7 +350,7 @@ class Agent:
             if exchange.series:
                 before = replace(before, memories={**before.memories, exchange.series: carry})
         decision = NO_DECISION if exchange.decision is None else exchange.decision
-        draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)))
+        draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
         done = draft.progress.n_predictions
         draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
         self._open(draft)
@@ -363,7 +364,7 @@ class Agent:
 
     def _open(self, draft: AgentState, resumed: bool = False) -> None:
         """Begin the exchange that comes next, if there is one."""
-        draft.progress = orderly(settle(self.identity.work(draft), draft.progress))
+        draft.progress = orderly(settle(self.identity.work(draft), draft.progress), draft.progress)
         draft.exchange = None
         if draft.progress.phase == DONE:
             self._save(draft, resumed)
@@ -385,7 +386,7 @@ class Agent:
         if PHASES[draft.progress.phase].exchange == "sum":
             carry = draft.progress.memories.get(offer.series, NO_MEMORY)
             state = self.identity.agreement.summation.begin(self.identity.place(draft), carry, offer.values)
-            draft.exchange = replace(draft.exchange, state=state)
+            draft.exchange = draft.exchange._replace(state=state)
         if draft.mailbox:
             Inbox(self.identity, draft).check_kept()
 
@@ -426,7 +427,7 @@ class Agent:
         ]
 
     def _commit(self, draft: AgentState, out: list[Message]) -> list[Message]:
-        self.state = draft
+        self.state, self._awaited = draft, self.identity.awaited(draft)
         return [message for message in out if message.receiver not in draft.lost]
 
     def _check_alive(self) -> None:

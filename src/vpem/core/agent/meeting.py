@@ -85,7 +85,7 @@ def decode_records(content: NDArray[np.uint8]) -> list[Record]:
 
 def is_complete(records: Mapping[int, Record]) -> bool:
     """Whether no record is missing."""
-    return all(neighbour in records for record in records.values() for neighbour in record.neighbours)
+    return records.keys() >= set().union(*(record.neighbours for record in records.values()))
 
 
 def n_meeting_rounds(records: Mapping[int, Record]) -> int:

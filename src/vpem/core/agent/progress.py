@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,8 +142,7 @@ class Progress:
     """What the summation carries from each series of this start's sums to the next sum."""
 
 
-@dataclass(frozen=True, eq=False)
-class Exchange:
+class Exchange(NamedTuple):
     """How far the present exchange with the network is."""
 
     step: int = 0
@@ -152,13 +151,13 @@ class Exchange:
     """Whether this round's messages are out."""
     begun: int = 0
     """The round in which it began."""
-    shape: Shape = Shape(0, 0)  # noqa: RUF009 (it cannot be changed)
+    shape: Shape = Shape(0, 0)
     """Of what is added, the same for all agents."""
     series: str = ""
-    state: Memory = field(default_factory=lambda: NO_MEMORY)
+    state: Memory = NO_MEMORY
     """What the summation has so far."""
     decision: Array | None = None
-    pieces: dict[Position, Array] = field(default_factory=dict)
+    pieces: Mapping[Position, Array] = NO_MEMORY  # type: ignore[assignment]
     """Columns on their way to a root, by position."""
 
 
@@ -213,21 +212,29 @@ class AgentState:
         return other
 
 
-def orderly(value: Any) -> Any:
+def orderly(value: Any, before: Any = None) -> Any:
     """The same value with every array in the usual order in memory, as it would be after it was saved and restored.
 
-    Otherwise a restored agent might multiply its matrices another way, and get other last bits.
+    Otherwise a restored agent might multiply its matrices another way, and get other last bits. What is the same
+    object as in the value before is in order already.
     """
+    if value is before:
+        return value
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value) if value.ndim else value
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {part.name: getattr(value, part.name) for part in fields(value)}
-        changed = {name: new for name, old in parts.items() if (new := orderly(old)) is not old}
+        changed = {}
+        for part in fields(value):
+            old = getattr(value, part.name)
+            if (new := orderly(old, getattr(before, part.name, None))) is not old:
+                changed[part.name] = new
         return replace(value, **changed) if changed else value
     if isinstance(value, dict):
-        return {name: orderly(part) for name, part in value.items()}
+        known = before if isinstance(before, dict) else {}
+        return {name: orderly(part, known.get(name)) for name, part in value.items()}
     if isinstance(value, tuple):
-        ordered = [orderly(part) for part in value]
+        earlier = before if isinstance(before, tuple) and len(before) == len(value) else [None] * len(value)
+        ordered = [orderly(part, old) for part, old in zip(value, earlier, strict=True)]
         if all(new is old for new, old in zip(ordered, value, strict=True)):
             return value
         return type(value)(*ordered) if hasattr(value, "_fields") else tuple(ordered)
