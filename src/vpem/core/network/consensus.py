@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import daxpy
 
 from vpem.core.network.graph import laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
@@ -104,9 +105,8 @@ class Consensus(Summation):
             return {"values": term}
         weights = place.network.remember(self, self.mixing_matrix)[place.position]
         total = weights[place.position] * state["values"]
-        weighted = np.empty_like(total)
         for peer, theirs in received.items():
-            total += np.multiply(theirs, weights[peer], out=weighted)
+            daxpy(theirs, total, a=weights[peer])  # in place, and in one pass
         return {"values": total}
 
     def matrix(self, network: Network) -> Array:
