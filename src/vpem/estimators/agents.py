@@ -70,7 +70,7 @@ def fit_with_agents(
     root = transport.agents[first]
     assert root.model is not None, "as above"
     result = MixtureFit(
-        Mixture(np.array(weights), tuple(blocks)),
+        Mixture(agreement.settings.density, np.array(weights), tuple(blocks)),
         tuple(np.array(histories, dtype=np.float64).T),
         root.model.converged,
         tuple(repair._replace(party=names[str(repair.party)]) for repair in root.repairs),

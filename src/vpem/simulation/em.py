@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import Kept, batch_slices, suffixes
-from vpem.core.blocks.covariances import CovarianceRule
-from vpem.core.blocks.gaussian import Block, Statistics, careful_m_steps, make_weights, n_present
+from vpem.core.blocks.density import Density
 from vpem.core.blocks.sweep import Sums, em_pass, lowest
+from vpem.core.blocks.weights import make_weights, n_present
 from vpem.core.decisions.repair import Repair
 from vpem.core.decisions.stopping import comparable_bound, has_converged
 from vpem.core.network.summation import Adder, exact_adder, sum_traffic
@@ -75,13 +76,11 @@ def e_step(
     compare: bool = False,
 ) -> Sums:
     """One pass over rows with fixed parameters; its scores are the roots' log-likelihoods."""
-    layout = problem.layout(mixture.weights.shape[1], is_matrix=mixture.blocks[0].covariances.ndim == 3)
     weights = mixture.weights[:1] if adder.n_views == 1 else mixture.weights
     log_weights = np.log(np.broadcast_to(weights, (adder.n_views, weights.shape[1])))
     views, separate = np.asarray(adder.view_of_hub, dtype=np.int64), not adder.is_exact
     halves = em_pass(
-        layout,
-        mixture.blocks,
+        problem.pack(mixture.density, mixture.blocks, mixture.weights.shape[1]),
         problem.order,
         problem.overall,
         log_weights,
@@ -97,7 +96,7 @@ def m_steps(
     problem: Problem,
     counts: Array,
     statistics: Sequence[Statistics],
-    rule: CovarianceRule,
+    density: Density,
     previous: Sequence[Block],
 ) -> tuple[Mixture, list[list[int]]]:
     """Every root's M-step: its own estimate of the weights, and its block.
@@ -108,8 +107,8 @@ def m_steps(
     collapsed : list of lists of int
         Components that kept their last parameters, in each block.
     """
-    blocks, collapsed = careful_m_steps(statistics, rule, previous, problem.overall.smallest_variances)
-    return Mixture(make_weights(counts), tuple(blocks)), collapsed
+    blocks, collapsed = density.m_steps(statistics, previous, problem.overall.columns)
+    return Mixture(density, make_weights(counts), tuple(blocks)), collapsed
 
 
 def em(
@@ -151,7 +150,7 @@ def em(
     kept: list[Any] = [None] * len(batches)
     while len(history) - n_before < settings.max_iter and not converged:
         iteration = len(history) - n_before + 1
-        later = suffixes(kept)
+        later = suffixes(kept, settings.density)
         earlier: Kept | None = None
         collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
         energy = np.zeros(adder.n_views)
@@ -164,13 +163,13 @@ def em(
             elif is_last:
                 energy = result.scores
                 if earlier is not None:
-                    terms = earlier.densities(mixture.blocks)[:, None, None]
+                    terms = earlier.densities(mixture.blocks, settings.density)[:, None, None]
                     densities = scalar_adder.add(terms, slice(0, 1))[:, 0, 0]
                     energy = energy + earlier.energy(densities, mixture.weights)
-            earlier = kept[number] + earlier
+            earlier = kept[number].plus(earlier, settings.density)
             if is_last or not fresh:
-                total = earlier if fresh else earlier + later[number + 1]
-                mixture, broken = m_steps(problem, total.counts, total.statistics, settings.rule, mixture.blocks)
+                total = earlier if fresh else earlier.plus(later[number + 1], settings.density)
+                mixture, broken = m_steps(problem, total.counts, total.statistics, settings.density, mixture.blocks)
                 collapsed = [old.union(new) for old, new in zip(collapsed, broken, strict=True)]
             scores, rows = (np.concatenate(pair) for pair in zip(worst, result.worst, strict=True))
             worst = lowest(scores, rows)
@@ -218,9 +217,9 @@ def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certifica
     here = final = e_step(problem, adder, mixture, statistics=adder.is_exact, compare=True)
     exact = exact_adder(len(problem.network.hubs))
     if not adder.is_exact:
-        assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
+        assembled = replace(mixture, weights=mixture.weights.mean(axis=0, keepdims=True))
         here = e_step(problem, exact, assembled)
-    stepped, collapsed = m_steps(problem, here.counts, here.statistics(), settings.rule, mixture.blocks)
+    stepped, collapsed = m_steps(problem, here.counts, here.statistics(), settings.density, mixture.blocks)
     if any(collapsed):
         return Certificate(math.inf, final.disagreement)
     there = e_step(problem, exact, stepped, statistics=False)

@@ -8,14 +8,12 @@ that the result is the same, bit for bit, however many threads there are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks import kernels
-from vpem.core.blocks.packed import Distances
 from vpem.core.blocks.sweep import Pass, Sums
+from vpem.core.blocks.tiles import Distances, Tile
 from vpem.core.network.summation import Adder
 from vpem.core.rows import row_chunks
 from vpem.simulation.model import Problem
@@ -45,12 +43,7 @@ def sweep(
     """
     within = slice(0, len(problem.X)) if within is None else within
     first = int(adder.view_of_hub[0])
-    is_plain = (
-        adder.is_exact
-        and halves.layout.by_column.all()
-        and halves.layout.n_columns > NARROW
-        and not problem.overall.has_gaps.any()
-    )
+    is_plain = adder.is_exact and len(problem.order) > NARROW and not problem.overall.has_gaps.any()
     chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
 
     def run(halves: Pass) -> Sums:
@@ -62,7 +55,10 @@ def sweep(
                 halves.collect(tile, sums, own, first=first, compare=compare)
             return own.rank()
 
-        work = partial(_by_rows, problem, halves) if is_plain else by_tiles
+        def by_rows(rows: slice) -> Sums:
+            return halves.take_rows(problem.read(rows), rows)
+
+        work = by_rows if is_plain and halves.takes_rows else by_tiles
         total: Sums | None = None
         with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
             for part in parts:
@@ -76,31 +72,6 @@ def sweep(
     return halves.run_with(run)
 
 
-def _by_rows(problem: Problem, halves: Pass, rows: slice) -> Sums:
-    """Both halves at once, where all columns are independent and the sum is exact: each row is read once."""
-    own, chunk, shifts = halves.begin(), np.ascontiguousarray(problem.read(rows)), halves.shifts
-    centre = np.empty((halves.layout.n_components, 0)) if shifts is None else problem.as_in_table(shifts)
-    sums = np.zeros((3, *centre.shape))
-    scores = np.empty((1, len(chunk)))
-    contributions = halves.contributions
-    if isinstance(contributions, Distances):
-        distances = np.zeros((1, halves.layout.n_components, len(chunk)))
-        kernels.add_row_distances(chunk, problem.as_in_table(contributions.centres), distances[0])
-        kernels.respond_nearest(distances, scores, own.counts)
-        if shifts is not None:
-            kernels.collect_rows(chunk, centre, distances[0], *sums)
-    else:
-        assert halves.log_weights is not None, "EM's"
-        packed = contributions.means, contributions.scales, contributions.column_normalizers
-        parameters = *map(problem.as_in_table, packed), halves.log_weights[0]
-        kernels.pass_columns(chunk, *parameters, centre, *sums, own.counts[0], scores[0], own.entropies)
-        own.seen.append((scores[0], rows))
-    if own.tally is not None:
-        own.tally.counts, own.tally.firsts, own.tally.seconds = sums[:, :, problem.order]
-    own.scores += scores.sum()
-    return own.rank()
-
-
 def network_sums(
     problem: Problem, adder: Adder, contributions: Distances, n_values: int
 ) -> Iterator[tuple[slice, Array]]:
@@ -112,10 +83,9 @@ def network_sums(
         chunk = problem.read(rows)
         out = np.zeros((n_targets, n_values, len(chunk)))
         if adder.is_exact:
-            centres = problem.as_in_table(contributions.centres)
-            kernels.add_row_distances(np.ascontiguousarray(chunk), centres, out[0])
+            contributions.add_rows(chunk, problem.order, out[0])
             return rows, out
-        contributions.add(problem.columns_first(chunk), targets, out)
+        contributions.add(Tile(problem.columns_first(chunk), rows), targets, out)
         return rows, adder.add(out, rows)
 
     chunks = row_chunks(0, len(problem.X), 4 * max(problem.X.shape[1], n_values * n_targets))

@@ -13,17 +13,12 @@ import numpy as np
 
 from vpem.core.agent.progress import Array, Model, Prediction, Progress, Run
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
+from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.batches import Kept, suffixes
-from vpem.core.blocks.gaussian import (
-    Block,
-    CollapsedComponentError,
-    make_block,
-    make_weights,
-    n_present,
-    normalize,
-)
+from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.sweep import lowest
-from vpem.core.decisions.repair import make_cases, repair_block, repair_weights
+from vpem.core.blocks.weights import make_weights, n_present, normalize
+from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged
 
 
@@ -35,12 +30,7 @@ def begin_run(
     if work.is_root:
         given = work.given
         weights = weights if given.weights is None else given.weights
-        if given.means is not None or given.covariances is not None:
-            means = given.means if block is None or given.means is not None else block.means
-            covariances = given.covariances if block is None or given.covariances is not None else block.covariances
-            assert means is not None, "without a start, everything is given"
-            assert covariances is not None, "without a start, everything is given"
-            block = make_block(means, covariances)
+        block = work.density.complete(block, given.arrays)
         findings[list(collapsed)] = work.hub
     run = Run(findings, weights, block, kept=(None,) * len(work.batches))
     return replace(progress, phase="iterate", clustering=None, run=run)
@@ -58,7 +48,9 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
         values = work.contribute(work.em_pass(run.block, run.weights), rows)
         if has_energy:
             known = run.earlier is not None and not run.fresh and not run.final
-            energy = run.earlier.densities([run.block]) if known and run.earlier is not None else np.zeros(1)
+            energy = (
+                run.earlier.densities([run.block], work.density) if known and run.earlier is not None else np.zeros(1)
+            )
             values = np.concatenate([values, energy])
     if run.batch == 0:
         decision = np.array([1.0, math.inf, *run.findings])
@@ -114,7 +106,7 @@ def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     queue, repaired = run.queue.take(len(rows))
     run = replace(run, queue=queue)
     if run.block is not None and run.weights is not None and repaired:
-        block = repair_block(run.block, repaired, work.rows(rows), work.overall.blocks[0])
+        block = work.density.restart(run.block, repaired, work.rows(rows), work.overall.blocks[0])
         run = replace(run, block=block, weights=repair_weights(run.weights, repaired))
     return replace(progress, phase="iterate", run=_find_broken(work, run, repaired))
 
@@ -127,7 +119,7 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
         raise StudyError(f"expected the numbers of hubs that found components broken, got {found.tolist()}")
     run = replace(run, final=run.iteration == work.settings.max_iter)
     if run.iteration == 0:
-        return replace(run, start_cases=tuple(make_cases(0, findings)), later=tuple(suffixes(run.kept)))
+        return replace(run, start_cases=tuple(make_cases(0, findings)), later=tuple(suffixes(run.kept, work.density)))
     queue = run.queue.enqueue(run.iteration, findings, work.roles.network)
     sound = not run.repaired and not queue.waiting
     return replace(
@@ -137,7 +129,7 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
         converged=stop and sound,
         final=run.final or (stop and sound),
         fresh=not sound,
-        later=tuple(suffixes(run.kept)),
+        later=tuple(suffixes(run.kept, work.density)),
         earlier=None,
         energy=0.0,
         collapsed=(),
@@ -168,9 +160,10 @@ def _update(work: Work, run: Run, sums: Array, extra: Array) -> Run:
         energy = float(result.scores[0])
         if run.earlier is not None:
             energy += float(run.earlier.energy(extra, run.weights[None])[0])
-    earlier, weights, block, collapsed = new + run.earlier, run.weights, run.block, run.collapsed
+    earlier, weights = new.plus(run.earlier, work.density), run.weights
+    block, collapsed = run.block, run.collapsed
     if is_last or not run.fresh:
-        total = earlier if run.fresh else earlier + run.later[run.batch + 1]
+        total = earlier if run.fresh else earlier.plus(run.later[run.batch + 1], work.density)
         block, broken = work.m_step(total.statistics[0], run.block)
         weights, collapsed = make_weights(total.counts[0]), tuple({*collapsed, *broken})
     scores = np.concatenate([run.worst_scores, result.worst[0]])

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.meeting import Record
 from vpem.core.agent.message import Message
+from vpem.core.blocks.arrays import Arrays, Block
 from vpem.core.blocks.batches import Kept
-from vpem.core.blocks.gaussian import Block
 from vpem.core.decisions.repair import Case, RepairQueue
 
 Array = NDArray[np.float64]
@@ -217,6 +217,10 @@ def orderly(value: Any) -> Any:
     """
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value) if value.ndim else value
+    if isinstance(value, Arrays):
+        arrays = {name: orderly(array) for name, array in value.arrays.items()}
+        is_same = all(array is value.arrays[name] for name, array in arrays.items())
+        return value if is_same else type(value)(**arrays)
     if is_dataclass(value) and not isinstance(value, type):
         parts = {part.name: getattr(value, part.name) for part in fields(value)}
         changed = {name: new for name, old in parts.items() if (new := orderly(old)) is not old}

@@ -13,13 +13,12 @@ import numpy as np
 from vpem.core.agent.em_phases import begin_run
 from vpem.core.agent.progress import Array, Clustering, Integers, Progress, pack_generator, unpack_generator
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
-from vpem.core.blocks.gaussian import make_weights
 from vpem.core.blocks.overall import shared_statistics
+from vpem.core.blocks.weights import make_weights
 from vpem.core.decisions.initial import (
     KMEANS_MAX_ITER,
     KMEANS_TOL,
     START,
-    around,
     draw_candidates,
     lloyd_stop,
     movement_limit,
@@ -58,13 +57,14 @@ def begin_start(work: Work, progress: Progress) -> Progress:
     if kind == "random_from_data":
         means = work.rows(random_rows(generator, n_rows, n_components).astype(np.int64))
         weights = np.full(n_components, 1.0 / n_components)
-        return begin_run(work, progress, weights, around(means, everything, work.settings.covariance_type))
-    # Gaps are filled in as the party's overall Gaussian expects them.
-    means = np.repeat(everything.means, n_components, axis=0)
-    before = around(means, everything, work.settings.covariance_type)
+        return begin_run(work, progress, weights, work.density.start(means, everything))
+    # Gaps are filled in as one component for all rows expects them.
+    means = np.repeat(work.density.means(everything), n_components, axis=0)
+    before = work.density.start(means, everything)
     counts, (statistics,) = shared_statistics(
         work.table,
         work.lone,
+        work.density,
         [before],
         lambda rows: random_responsibilities(generator, rows, n_components),
         work.overall.has_gaps,
@@ -197,7 +197,7 @@ def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
     all_see_the_same = work.roles.agreement.summation.is_common or len(work.roles.network.hubs) == 1
     if clustering.centres is None:
         return begin_run(work, progress, None, None) if all_see_the_same else replace(progress, phase="weights")
-    before = around(clustering.centres, work.overall.blocks[0], work.settings.covariance_type)
+    before = work.density.start(clustering.centres, work.overall.blocks[0])
     halves = work.kmeans_pass(clustering.centres, fill=before)
     found = work.collect(halves, slice(0, work.roles.n_rows), -0.5 * sums)
     block, collapsed = work.m_step(found.statistics()[0], before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.meeting import Roles
 from vpem.core.agent.progress import Array, Integers
+from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import batch_slices
-from vpem.core.blocks.gaussian import Block, Statistics, careful_m_step
+from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, describe
-from vpem.core.blocks.packed import Densities, Layout, make_layout
 from vpem.core.blocks.sweep import Pass, Sums, em_pass, kmeans_pass
+from vpem.core.blocks.tiles import Layout
 from vpem.core.network.hubs import Hub
 from vpem.core.network.parties import Network
 from vpem.core.rows import Table, row_chunks
@@ -29,13 +31,12 @@ class Given(NamedTuple):
     """A start that a root was given, or parts of it; for its own block."""
 
     weights: Array | None = None
-    means: Array | None = None
-    covariances: Array | None = None
+    arrays: Mapping[str, Array] = {}
+    """Parameters, as the density names them."""
 
-    @property
-    def is_complete(self) -> bool:
+    def is_complete(self, density: Density) -> bool:
         """Whether no start has to be found."""
-        return self.weights is not None and self.means is not None and self.covariances is not None
+        return self.weights is not None and set(density.shapes(1, 1)) <= set(self.arrays)
 
 
 class Offer(NamedTuple):
@@ -80,6 +81,11 @@ class Work:
         """How the mixture is fitted."""
         return self.roles.agreement.settings
 
+    @property
+    def density(self) -> Density:
+        """How columns are distributed within a component."""
+        return self.settings.density
+
     @cached_property
     def is_root(self) -> bool:
         """Whether it has a block."""
@@ -118,7 +124,7 @@ class Work:
     @cached_property
     def overall(self) -> Overall:
         """Moments of its block."""
-        return describe(self.table, self.lone, self.settings.rule)
+        return describe(self.table, self.lone, self.density)
 
     def rows(self, numbers: Integers) -> Array:
         """Its part of some rows; a gap becomes the column's mean."""
@@ -131,23 +137,24 @@ class Work:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of its block's statistics in EM."""
-        return make_layout([len(self.columns)], self.settings.n_components, is_matrix=self.settings.rule.is_matrix)
+        """Of its block alone."""
+        return self.density.layout([len(self.columns)], self.settings.n_components)
 
     def em_pass(self, block: Block, weights: Array, *, new_rows: bool = False) -> Pass:
         """E-step of its block; of new rows nothing is collected."""
         overall = None if new_rows else self.overall
-        return em_pass(self.layout, (block,), self.columns, overall, np.log(weights)[None], ONE_VIEW)
+        packed = self.density.pack([block], self.layout)
+        return em_pass(packed, self.columns, overall, np.log(weights)[None], ONE_VIEW)
 
     def kmeans_pass(self, centres: Array, fill: Block | None = None) -> Pass:
         """Distances to centres, (n_centres, n_columns), and what their rows give; with `fill`, as EM needs it."""
-        densities = None if fill is None else Densities(self.layout, [fill])
+        packed = None if fill is None else self.density.pack([fill], self.layout)
         zeros = np.zeros(len(self.columns), dtype=np.int64)
-        return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=densities)
+        return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=packed)
 
     def contribute(self, halves: Pass, rows: slice) -> Array:
         """Its term of a sum over some rows; (n_rows * n_components,)."""
-        found = np.empty((rows.stop - rows.start, halves.layout.n_components))
+        found = np.empty((rows.stop - rows.start, halves.n_components))
         for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
             for tile in halves.tiles(self.table[chunk], chunk.start - rows.start):
                 found[tile.rows] = halves.contribute(tile)[0].T
@@ -169,7 +176,7 @@ class Work:
 
     def m_step(self, statistics: Statistics, previous: Block) -> tuple[Block, list[int]]:
         """New parameters of the block, and what could not have any."""
-        return careful_m_step(statistics, self.settings.rule, previous, self.overall.smallest_variances[0])
+        return self.density.m_step(statistics, previous, self.overall.columns[0])
 
 
 def row_numbers(decision: Array, n_rows: int) -> Integers:
