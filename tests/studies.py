@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 
 from vpem.core.agent.machine import Agent
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
 from vpem.core.network.parties import make_network
 from vpem.core.network.summation import Consensus, Star
@@ -24,13 +25,8 @@ def table(n_rows=24, n_columns=6, gaps=True):
 
 def agree(summation=None, n_components=2, max_iter=4, tol=0.0, reg_covar=1e-3, covariance_type="full", **arguments):
     """An agreement on a short fit."""
-    settings = Settings(
-        n_components=n_components,
-        covariance_type=covariance_type,
-        tol=tol,
-        reg_covar=reg_covar,
-        max_iter=max_iter,
-    )
+    density = arguments.pop("density", Gaussian(covariance_type=covariance_type, reg_covar=reg_covar))
+    settings = Settings(n_components=n_components, density=density, tol=tol, max_iter=max_iter)
     return Agreement(settings=settings, summation=summation or Consensus(4), seed=SEED, **arguments)
 
 
@@ -62,7 +58,7 @@ def bits(agents):
         model = agent.model
         arrays = [model.weights, model.responsibilities]
         if model.block is not None:
-            arrays += [model.block.means, model.block.covariances]
+            arrays += model.block.arrays.values()
         found[agent.number] = [
             model.history,
             model.converged,

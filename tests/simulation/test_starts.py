@@ -6,11 +6,10 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from oracles import block_m_step, contents, mixing_weights, relative_error
+from oracles import block_m_step, contents, make_settings, mixing_weights, relative_error
 from vpem.core.decisions.initial import shared_generator
 from vpem.core.network.parties import make_network
 from vpem.core.network.summation import Consensus, Star
-from vpem.core.settings import Settings
 from vpem.simulation import kmeans as vertical
 from vpem.simulation import starts
 from vpem.simulation.model import make_problem
@@ -27,7 +26,7 @@ def X():
 
 
 def make_start(X, network, summation, settings, kind, rng):
-    return starts.make_start(make_problem(X, network, summation, settings.rule), settings, kind, rng)[:2]
+    return starts.make_start(make_problem(X, network, summation, settings.density), settings, kind, rng)[:2]
 
 
 def kmeans(X, network, summation, n_clusters, init, rng, **limits):
@@ -39,7 +38,7 @@ def plus_plus_centres(X, network, summation, n_clusters, rng):
 
 
 def rules(covariance_type="full"):
-    return Settings(n_components=3, covariance_type=covariance_type, tol=0.0, reg_covar=1e-6, max_iter=1)
+    return make_settings(n_components=3, covariance_type=covariance_type, tol=0.0, reg_covar=1e-6, max_iter=1)
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
