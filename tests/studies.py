@@ -23,9 +23,9 @@ def table(n_rows=24, n_columns=6, gaps=True):
     return X
 
 
-def agree(summation=None, n_components=2, max_iter=4, tol=0.0, reg_covar=1e-3, covariance_type="full", **arguments):
+def agree(summation=None, n_components=2, max_iter=4, tol=0.0, reg_covar=1e-3, density=None, **arguments):
     """An agreement on a short fit."""
-    density = arguments.pop("density", Gaussian(covariance_type=covariance_type, reg_covar=reg_covar))
+    density = Gaussian(reg_covar=reg_covar) if density is None else density
     settings = Settings(n_components=n_components, density=density, tol=tol, max_iter=max_iter)
     return Agreement(settings=settings, summation=summation or Consensus(4), seed=SEED, **arguments)
 

@@ -298,8 +298,8 @@ def _check(model: Any, X: Any) -> Table:
     """The table, if it suits the model."""
     if not hasattr(model, "weights_") or not hasattr(model, "hubs_"):
         raise TypeError(
-            f"expected a fitted VerticalGaussianMixture or VerticalMixture, got {type(model).__name__} without weights_ "
-            "or hubs_; try model.fit(X) first"
+            f"expected a fitted VerticalGaussianMixture or VerticalMixture, got {type(model).__name__} without "
+            "weights_ or hubs_; try model.fit(X) first"
         )
     table = _Rows(X if hasattr(X, "shape") else np.asarray(X, dtype=np.float64))
     expected = model.means_.shape[1]
