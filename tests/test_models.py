@@ -187,19 +187,30 @@ OLD_ROWS = [
     [
         # Version 1 kept a shrinkage that diagonal covariances ignored.
         (
-            "star",
+            "1-star",
             {"summation": Star(), "covariance_type": "diag", "shrinkage": None},
             [-11.070509915192487, -7.461494127923678, -14.386603986491954],
         ),
         (
-            "graph",
+            "1-graph",
             {"summation": Consensus(2, "laplacian", 0.2), "covariance_type": "full", "shrinkage": "oas"},
             [-9.787424431290752, -6.958518538586367, -12.480976464487773],
         ),
+        (
+            "2-star",
+            {"covariance_type": "tied", "reg_covar": 1e-3, "batch_size": 50, "shrinkage": None},
+            [-9.37475974180937, -7.003689498581437, -12.379616702162336],
+        ),
+        (
+            "2-graph",
+            {"summation": Consensus(4, "laplacian", 0.2), "hops": 1, "shrinkage": 0.25},
+            [-12.439803146696182, -7.0500951476047975, -9.986703218368753],
+        ),
     ],
 )
-def test_files_of_version_1_are_still_read(tmp_path, name, expected, log_densities):
-    model = vpem.load(Path(__file__).parent / "files" / f"version-1-{name}.vpem")
+def test_files_of_earlier_versions_are_still_read(tmp_path, name, expected, log_densities):
+    model = vpem.load(Path(__file__).parent / "files" / f"version-{name}.vpem")
+    assert type(model) is VerticalGaussianMixture
     np.testing.assert_allclose(model.score_samples(OLD_ROWS), log_densities, rtol=1e-9)
     assert {key: getattr(model, key) for key in expected} == expected
     vpem.save(model, tmp_path / "model")

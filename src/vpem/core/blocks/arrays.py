@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from vpem.core.blocks.weights import EPSILON
@@ -21,48 +22,34 @@ class Arrays:
     Neither the record nor its arrays are changed in place.
     """
 
-    __slots__ = ("arrays",)
-
-    arrays: dict[str, Array]
-    """All of them, by name."""
-
     def __init__(self, **arrays: Any):
-        object.__setattr__(self, "arrays", {name: np.asarray(array) for name, array in arrays.items()})
+        for name, array in arrays.items():
+            if type(array) is not ndarray:
+                arrays[name] = np.asarray(array)
+        object.__setattr__(self, "__dict__", arrays)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All of them, by name."""
+        return self.__dict__
 
     def __getattr__(self, name: str) -> Array:
-        # Not for the record's own attributes: a copy asks for them before it has any.
-        if name == "arrays" or name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            return self.arrays[name]
-        except KeyError:
-            raise AttributeError(f"expected one of {', '.join(self.arrays)}, got {name!r}") from None
+        raise AttributeError(f"expected one of {', '.join(self.__dict__)}, got {name!r}")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"expected no change to a record of arrays, got another {name!r}")
-
-    def __reduce__(self) -> Any:
-        return _restore, (type(self), self.arrays)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {array.shape}" for name, array in self.arrays.items())
         return f"{type(self).__name__}({shapes})"
 
 
-def _restore(kind: type[Arrays], arrays: dict[str, Array]) -> Arrays:
-    return kind(**arrays)
-
-
 class Block(Arrays):
     """Parameters of all components within one block."""
-
-    __slots__ = ()
 
 
 class Statistics(Arrays):
     """All that an M-step needs to know of some rows within one block."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -33,20 +33,22 @@ class CollapsedComponentError(ValueError):
     party : object
     repairs : int
         How often the component was repaired in vain.
+    lacking : str
+        What none can have.
     """
 
-    def __init__(self, component: int | None, party: object = None, repairs: int = 0):
+    def __init__(self, component: int | None, party: object = None, repairs: int = 0, lacking: str = "a covariance"):
         self.component = component
         self.party = party
         self.traffic: Any = None
         where = "" if party is None else f" at party {party!r}"
-        what = "no component can have a covariance" if component is None else f"component {component} has collapsed"
+        what = f"no component can have {lacking}" if component is None else f"component {component} has collapsed"
         again = f" ({repairs} repairs did not help)" if repairs else ""
         super().__init__(
-            f"{what}{where}{again}: expected a positive definite covariance, got one that is singular or not "
-            "finite (too few distinct rows for the component, or columns that are constant, multiples of each other "
-            "or too large); try fewer components, a larger reg_covar, another covariance_type, shrinkage='oas', or "
-            "scaling or leaving out columns"
+            f"{what}{where}{again}: expected rows that determine the parameters of a component (of a Gaussian, a "
+            "positive definite covariance), got too few distinct rows, or columns that are constant, multiples of "
+            "each other or too large; try fewer components, a larger reg_covar, another covariance_type, "
+            "shrinkage='oas', or scaling or leaving out columns"
         )
 
 
@@ -199,7 +201,7 @@ class Density(ABC):
         found, collapsed = self.m_steps(collect(first), first, columns)
         for own, broken in zip(columns, collapsed, strict=True):
             if broken:
-                raise CollapsedComponentError(None, own.party)
+                raise CollapsedComponentError(None, own.party, lacking="parameters")
         return found
 
     @abstractmethod

@@ -7,7 +7,7 @@ U U^T = precision, scikit-learn's precisions_cholesky_; or 1 / deviation) broadc
 
 Statistics: `counts` (n_components,), sums of responsibilities. `means` (n_components, n_columns), weighted.
 `scatters` (n_components, n_columns[, n_columns]), weighted sums of (x - mean)(x - mean)^T or of its diagonal, so that
-large offsets cost no digits. `gap_entropy` (), the entropy of the gaps given the rest, for the free energy.
+large offsets cost no digits. `gap_entropy` (1,), the entropy of the gaps given the rest, for the free energy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Statistics
-from vpem.core.blocks.covariances import per_component
 from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.weights import EPSILON, LOWEST
 
@@ -84,12 +83,16 @@ def block_statistics(X: NDArray[np.floating], responsibilities: Array, *, is_mat
 def add_statistics(first: Statistics, second: Statistics) -> Statistics:
     """Statistics of the union of two sets of rows (Chan, Golub and LeVeque's update)."""
     counts = first.counts + second.counts
-    share = second.counts / np.where(counts > 0, counts, 1.0)
+    share = second.counts / (counts + (counts == 0))
     gaps = second.means - first.means
     means = first.means + share[:, None] * gaps
-    outer = gaps[:, :, None] * gaps[:, None, :] if first.scatters.ndim == 3 else gaps**2
-    scatters = first.scatters + second.scatters + per_component(first.counts * share, outer) * outer
-    return make_statistics(counts, means, scatters, first.gap_entropy + second.gap_entropy)
+    if first.scatters.ndim == 3:
+        between = (first.counts * share)[:, None, None] * (gaps[:, :, None] * gaps[:, None, :])
+    else:
+        between = (first.counts * share)[:, None] * gaps**2
+    scatters = first.scatters + second.scatters + between
+    gap_entropy = first.gap_entropy + second.gap_entropy
+    return Statistics(counts=counts, means=means, scatters=scatters, gap_entropy=gap_entropy)
 
 
 def scale_statistics(statistics: Statistics, factor: float) -> Statistics:
@@ -153,7 +156,8 @@ def _factors(covariances: Array) -> Array:
 
 def make_statistics(counts: Array, means: Array, scatters: Array, gap_entropy: float | Array = 0.0) -> Statistics:
     """Statistics of the rows of one block."""
-    return Statistics(counts=counts, means=means, scatters=scatters, gap_entropy=gap_entropy)
+    entropy = np.reshape(gap_entropy, 1)
+    return Statistics(counts=counts, means=means, scatters=scatters, gap_entropy=entropy)
 
 
 def variances(covariances: Array) -> Array:

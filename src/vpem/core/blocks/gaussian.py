@@ -238,7 +238,7 @@ class Gaussian(Density):
             distances = (moved**2 * precisions).sum(axis=1)
         counts = statistics.counts
         total = counts @ block.log_normalizers - 0.5 * (spread + counts * distances).sum()
-        return float(total) + float(statistics.gap_entropy)
+        return float(total) + float(statistics.gap_entropy[0])
 
     # Beginnings
 

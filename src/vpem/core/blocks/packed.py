@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks import kernels, matrix_kernels
 from vpem.core.blocks.arrays import Array, Block, Statistics
 from vpem.core.blocks.density import Packed
-from vpem.core.blocks.factors import block_statistics, log_contribution, make_block, make_statistics
+from vpem.core.blocks.factors import block_statistics, log_contribution, make_block
 from vpem.core.blocks.matrix_kernels import Patterns, find_patterns
 from vpem.core.blocks.tiles import (
     Collector,
@@ -349,7 +349,12 @@ class Tally(ColumnTally):
             diagonal = np.arange(upper.shape[1])
             scatters[:, diagonal, diagonal] *= 0.5
             scatters -= firsts[:, :, None] * shares[:, None, :]
-        return make_statistics(counts, self.shifts[:, columns] + shares, scatters, self.gap_entropy[b])
+        return Statistics(
+            counts=counts,
+            means=self.shifts[:, columns] + shares,
+            scatters=scatters,
+            gap_entropy=self.gap_entropy[b : b + 1].copy(),
+        )
 
     def _squares(self) -> Array:
         """Sums of squared deviations of every column."""

@@ -37,9 +37,9 @@ class Repair(NamedTuple):
     party: Hashable
     """The party that found it."""
     reason: str
-    """"collapsed" (no positive definite covariance) or "starved" (no rows)."""
+    """"collapsed" (its rows do not determine its parameters) or "starved" (no rows)."""
     restarted: bool = True
-    """Whether it was put on another row; otherwise it kept what it had, or began with the overall covariance."""
+    """Whether it was put on another row; otherwise it kept what it had, or began as all rows are."""
 
 
 class Case(NamedTuple):
