@@ -17,16 +17,16 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.gaussian import (
-    Array,
-    Block,
-    Statistics,
+from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.factors import (
     add_statistics,
     block_statistics,
     log_contribution,
     make_block,
-    normalize,
+    make_statistics,
 )
+from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.weights import EPSILON, normalize
 
 KEPT_VALUES = 2**20
 """Values of marginals that are kept: 8 MiB."""
@@ -110,7 +110,7 @@ def no_statistics(block: Block) -> Statistics:
     """Statistics of no rows, for this block's shapes."""
     n_components, n_columns = block.means.shape
     shape = (n_components, n_columns, n_columns) if block.covariances.ndim == 3 else (n_components, n_columns)
-    return Statistics(np.zeros(n_components), block.means, np.zeros(shape))
+    return make_statistics(np.zeros(n_components), block.means, np.zeros(shape))
 
 
 class Marginals:
@@ -169,7 +169,7 @@ def fill_in(seen: Statistics, block: Block, part: Block, observed: NDArray[np.bo
         means[:, observed] += deviations
         scatters = seen.counts[:, None] * np.broadcast_to(block.covariances, (n_components, n_columns))
         scatters[:, observed] = seen.scatters
-    return Statistics(seen.counts, means, scatters, float(seen.counts @ entropies))
+    return make_statistics(seen.counts, means, scatters, float(seen.counts @ entropies))
 
 
 def respond(sums: Array, log_weights: Array) -> tuple[Array, Array]:
@@ -245,3 +245,27 @@ def nearest(distances: Array) -> tuple[Array, Array]:
     responsibilities = (labels[..., None] == np.arange(distances.shape[-1])).astype(np.float64)
     responsibilities[~distances.any(axis=-1)] = 1.0 / distances.shape[-1]
     return responsibilities, distances.min(axis=-1)
+
+
+def columns_with_noise(noise: Array) -> Columns:
+    """Columns of which rounding alone would leave so much of a variance; (n_columns,)."""
+    ones = np.ones(len(noise))
+    return Columns(
+        party="a party",
+        counts=ones,
+        means=0 * ones,
+        variances=ones,
+        largest=np.sqrt(noise) / (16 * EPSILON),
+        has_gaps=ones > 1,
+    )
+
+
+def m_step(statistics: Statistics, density: Gaussian) -> Block:
+    """M-step in which nothing collapses."""
+    columns = columns_with_noise(np.zeros(statistics.means.shape[1]))
+    shapes = density.shapes(*statistics.means.shape)
+    ones = np.eye(shapes["covariances"][-1]) if density.is_matrix else np.ones(1)
+    previous = make_block(np.zeros(shapes["means"]), np.broadcast_to(ones, shapes["covariances"]).copy())
+    block, collapsed = density.m_step(statistics, previous, columns)
+    assert not collapsed
+    return block

@@ -10,14 +10,22 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp, xlogy
 from scipy.stats import multivariate_normal
 
-from vpem.core.blocks.gaussian import make_block
+from vpem.core.blocks.factors import make_block
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.network.traffic import OVERHEAD_BYTES
+from vpem.core.settings import Settings
 from vpem.simulation.model import Mixture
 
 
 def examples(number):
     """So many examples of hypothesis, divided by FEWER_EXAMPLES where tests are run again with other settings."""
     return settings(max_examples=max(3, number // int(os.environ.get("FEWER_EXAMPLES", "1"))))
+
+
+def make_settings(covariance_type="full", reg_covar=1e-6, shrinkage=None, **arguments):
+    """Settings of a Gaussian mixture."""
+    density = Gaussian(covariance_type=covariance_type, reg_covar=reg_covar, shrinkage=shrinkage)
+    return Settings(density=density, **arguments)
 
 
 def contents(traffic):
@@ -237,9 +245,10 @@ class LiteralAgents:
 
 
 def make_mixture(network, weights, means, covariances):
-    """Mixture of given parameters, cut into blocks; weights are (n_views, K) or (K,)."""
+    """Gaussian mixture of given parameters, cut into blocks; weights are (n_views, K) or (K,)."""
     parts = [means[:, columns] for columns in network.block_columns]
-    return Mixture(np.atleast_2d(weights), tuple(map(make_block, parts, covariances)))
+    density = Gaussian(covariance_type="full" if covariances[0].ndim == 3 else "diag")
+    return Mixture(density, np.atleast_2d(weights), tuple(map(make_block, parts, covariances)))
 
 
 @dataclass

@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 
 from vpem.core.agent.machine import Agent
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
@@ -23,15 +24,10 @@ def table(n_rows=24, n_columns=6, gaps=True):
     return X
 
 
-def agree(summation=None, n_components=2, max_iter=4, tol=0.0, reg_covar=1e-3, covariance_type="full", **arguments):
+def agree(summation=None, n_components=2, max_iter=4, tol=0.0, reg_covar=1e-3, density=None, **arguments):
     """An agreement on a short fit."""
-    settings = Settings(
-        n_components=n_components,
-        covariance_type=covariance_type,
-        tol=tol,
-        reg_covar=reg_covar,
-        max_iter=max_iter,
-    )
+    density = Gaussian(reg_covar=reg_covar) if density is None else density
+    settings = Settings(n_components=n_components, density=density, tol=tol, max_iter=max_iter)
     return Agreement(settings=settings, summation=summation or Consensus(4), seed=SEED, **arguments)
 
 
@@ -63,7 +59,7 @@ def bits(agents):
         model = agent.model
         arrays = [model.weights, model.responsibilities]
         if model.block is not None:
-            arrays += [model.block.means, model.block.covariances]
+            arrays += model.block.arrays.values()
         found[agent.number] = [
             model.history,
             model.converged,

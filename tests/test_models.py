@@ -187,23 +187,34 @@ OLD_ROWS = [
     [
         # Version 1 kept a shrinkage that diagonal covariances ignored.
         (
-            "star",
+            "1-star",
             {"summation": Star(), "covariance_type": "diag", "shrinkage": None},
             [-11.070509915192487, -7.461494127923678, -14.386603986491954],
         ),
         (
-            "graph",
+            "1-graph",
             {"summation": Consensus(2, "laplacian", 0.2), "covariance_type": "full", "shrinkage": "oas"},
             [-9.787424431290752, -6.958518538586367, -12.480976464487773],
         ),
+        (
+            "2-star",
+            {"covariance_type": "tied", "reg_covar": 1e-3, "batch_size": 50, "shrinkage": None},
+            [-9.37475974180937, -7.003689498581437, -12.379616702162336],
+        ),
+        (
+            "2-graph",
+            {"summation": Consensus(4, "laplacian", 0.2), "hops": 1, "shrinkage": 0.25},
+            [-12.439803146696182, -7.0500951476047975, -9.986703218368753],
+        ),
     ],
 )
-def test_files_of_version_1_are_still_read(tmp_path, name, expected, log_densities):
-    model = vpem.load(Path(__file__).parent / "files" / f"version-1-{name}.vpem")
+def test_files_of_earlier_versions_are_still_read(tmp_path, name, expected, log_densities):
+    model = vpem.load(Path(__file__).parent / "files" / f"version-{name}.vpem")
+    assert type(model) is VerticalGaussianMixture
     np.testing.assert_allclose(model.score_samples(OLD_ROWS), log_densities, rtol=1e-9)
     assert {key: getattr(model, key) for key in expected} == expected
     vpem.save(model, tmp_path / "model")
-    assert json.loads(members(tmp_path / "model")["model.json"])["version"] == 2
+    assert json.loads(members(tmp_path / "model")["model.json"])["version"] == 3
     assert vpem.load(tmp_path / "model").get_params().items() >= expected.items()
 
 
@@ -294,7 +305,16 @@ HOSTILE = {
     "names that are alike twice": described(feature_names=["a"] * 6),
     "unknown arguments": described(parameters={"os": "system"}),
     "unknown fields": described(code="import os"),
-    "an unknown covariance": described(covariance_type="banded"),
+    "an unknown covariance": described(density={"kind": "gaussian", "arguments": {"covariance_type": "banded"}}),
+    "an unknown density": described(density={"kind": "banana"}),
+    "a density of another estimator": described(estimator="VerticalKMeans"),
+    "a density without a name": described(density={}),
+    "unknown arguments of a density": described(density={"kind": "gaussian", "arguments": {"os": "system"}}),
+    "numbers of a density that are none": described(density={"kind": "gaussian", "arguments": {"reg_covar": [1, 2]}}),
+    "a density of a density": described(
+        density={"kind": "gaussian", "arguments": {"reg_covar": {"kind": "gaussian"}}}
+    ),
+    "shapes of another density": described(density={"kind": "gaussian", "arguments": {"covariance_type": "tied"}}),
     "too many names": described(feature_names=["a"]),
     "no way to add": described(summation={}),
     "a way to add without a name": described(summation={"rounds": 3, "weights": "metropolis", "alpha": None}),
@@ -319,6 +339,7 @@ HOSTILE = {
     ),
     "before the first version": described(version=0),
     "the first version with names of later ones": described(version=1),
+    "the second version with names of later ones": described(version=2),
     "views of nobody": described(n_views=2),
     "an array that is gone": lambda c: {name: content for name, content in c.items() if name != "means_0.npy"},
     "an array of another shape": lambda c: {**c, "means_0.npy": npy(np.zeros((2, 3)))},
@@ -398,7 +419,7 @@ def test_many_at_once_write_whole_files(tmp_path):
 def test_a_newer_version_says_so(tmp_path):
     path = tmp_path / "model"
     vpem.save(fitted()[0], path)
-    rewrite(path, described(version=3, something_new=1)(members(path)))
+    rewrite(path, described(version=4, something_new=1)(members(path)))
     with pytest.raises(ModelFileError, match="update vpem"):
         vpem.load(path)
 

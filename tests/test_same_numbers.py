@@ -9,12 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from oracles import CentralizedEM, connected_graphs, dense_covariances, examples, problems, relative_error
+from oracles import (
+    CentralizedEM,
+    connected_graphs,
+    dense_covariances,
+    examples,
+    make_settings,
+    problems,
+    relative_error,
+)
 from vpem import Consensus, Star, VerticalGaussianMixture
-from vpem.core.agent.work import Given
-from vpem.core.blocks.gaussian import CollapsedComponentError
+from vpem.core.blocks.density import CollapsedComponentError
+from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import make_network
-from vpem.core.settings import Agreement, Settings
+from vpem.core.settings import Agreement
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess, make_agents
 
@@ -100,11 +108,13 @@ def test_federated_agents_equal_the_simulation(data):
 def test_federated_agents_equal_centralized_em(problem):
     columns = dict(enumerate(problem.partition))
     network = make_network(columns, "star")
-    rules = Settings(n_components=problem.n_components, covariance_type="full", tol=0.0, reg_covar=1e-3, max_iter=10)
+    rules = make_settings(
+        n_components=problem.n_components, covariance_type="full", tol=0.0, reg_covar=1e-3, max_iter=10
+    )
     agreement = Agreement(settings=rules, summation=Star(), seed=0, init_params="given")
     covariances = problem.covariances(problem.partition)
     starts = [
-        Given(problem.weights, problem.means[:, held], own)
+        Given(problem.weights, {"means": problem.means[:, held], "covariances": own})
         for held, own in zip(problem.partition, covariances, strict=True)
     ]
     agents = InProcess(make_agents(problem.X, network, agreement, starts)).start().run().agents
@@ -186,7 +196,9 @@ def test_the_wire_carries_the_bytes_that_the_simulation_predicts(data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = VerticalGaussianMixture(random_state=0, **arguments).fit(problem.X)
-    rules = Settings(n_components=problem.n_components, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=4)
+    rules = make_settings(
+        n_components=problem.n_components, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=4
+    )
     agreement = Agreement(
         settings=rules,
         summation=Star() if star else arguments["summation"],
@@ -211,7 +223,7 @@ def test_all_agents_stop_at_the_same_iteration_whatever_they_see():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 9)) + 3 * rng.integers(2, size=(60, 1))
     network = make_network({n: [n] for n in range(9)}, "path")
-    rules = Settings(n_components=2, covariance_type="full", tol=1e-2, reg_covar=1e-6, max_iter=200)
+    rules = make_settings(n_components=2, covariance_type="full", tol=1e-2, reg_covar=1e-6, max_iter=200)
     for seed in range(5):
         agreement = Agreement(settings=rules, summation=Consensus(1), seed=seed)
         agents = InProcess(make_agents(X, network, agreement)).start().run().agents.values()

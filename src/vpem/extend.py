@@ -1,9 +1,13 @@
-"""What an author of another summation needs: the protocol, and the parts that it is made of.
+"""What an author of another density or summation needs: the protocols, and the records that they exchange.
 
-A summation is a frozen dataclass that inherits `Summation`. To save models that were fitted with it, register it:
-`vpem.model_format.SUMMATIONS["its name in files"] = ItsClass`.
+A density is a frozen dataclass that inherits `Density`; `VerticalMixture(density=...)` fits it. A summation is one
+that inherits `Summation`. To save models that were fitted with them, register them:
+`vpem.extend.DENSITIES["its name in files"] = ItsClass`, or `SUMMATIONS`.
 """
 
+from vpem.core.blocks.arrays import Array, Arrays, Block, Columns, Statistics
+from vpem.core.blocks.density import CollapsedComponentError, Density
+from vpem.core.blocks.weights import LOWEST
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import (
     Memory,
@@ -16,14 +20,25 @@ from vpem.core.network.summation import (
     add_in_order,
     flood_rounds,
 )
+from vpem.model_format import DENSITIES, SUMMATIONS
 
 __all__ = [
+    "Array",
+    "Arrays",
+    "Block",
+    "CollapsedComponentError",
+    "Columns",
+    "DENSITIES",
+    "Density",
+    "LOWEST",
     "Memory",
     "Network",
     "Payload",
     "Place",
     "Round",
+    "SUMMATIONS",
     "Shape",
+    "Statistics",
     "Summation",
     "WrongMessageError",
     "add_in_order",

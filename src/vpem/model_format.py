@@ -9,16 +9,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vpem.core.blocks.covariances import STRUCTURES
+from vpem.core.blocks.density import Density
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
 
 Name = str | int
 
-FORMAT, VERSION = "vpem-model", 2
+FORMAT, VERSION = "vpem-model", 3
 
 SUMMATIONS: dict[str, type[Any]] = {"star": Star, "consensus": Consensus}
 """Summations that a file can name: frozen dataclasses whose fields are plain values or summations again."""
+
+DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian}
+"""Densities that a file can name: likewise."""
 
 
 class ModelFileError(ValueError):
@@ -52,20 +57,21 @@ class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restarted: bool
 
 
-class Summing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the network added: a name in `SUMMATIONS`, and the arguments of its class."""
+Number = Annotated[int, msgspec.Meta(lt=2**62)]
+
+
+class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A name in `SUMMATIONS` or `DENSITIES`, and the arguments of its class."""
 
     kind: str
-    arguments: dict[str, bool | Annotated[int, msgspec.Meta(lt=2**62)] | float | str | Summing | None] = {}
+    arguments: dict[str, bool | Number | float | str | Named | tuple[bool | Number | float | str, ...] | None] = {}
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Constructor arguments that are plain values."""
 
     hops: Count
-    shrinkage: float | str | None
     tol: float
-    reg_covar: float
     batch_size: Count | None
     max_iter: Count
     n_init: Count
@@ -83,14 +89,15 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     written_by: str
     n_components: Count
     n_features: Count
-    covariance_type: str
+    estimator: Literal["VerticalGaussianMixture", "VerticalMixture"]
+    density: Named
     feature_names: list[str] | None
     parties: list[Party]
     links: list[tuple[Count, Count]] | None
     """Between parties, by number; None: a star."""
     hubs: list[HubOf]
     parameters: Parameters
-    summation: Summing
+    summation: Named
     seed: Count
     n_views: Count
     lower_bounds: list[float]
@@ -130,9 +137,10 @@ def decode(text: bytes, path: Any) -> Description:
                 f"expected a model of format version {VERSION} or older in {path}, got version {heading.version}; "
                 "update vpem to read it"
             )
-        if heading.version == 1:
-            return _from_version_1(msgspec.json.decode(text, type=dict[str, Any]))
-        return msgspec.json.decode(text, type=Description)
+        if heading.version == VERSION:
+            return msgspec.json.decode(text, type=Description)
+        about = msgspec.json.decode(text, type=dict[str, Any])
+        return _from_version_2(_from_version_1(about) if heading.version == 1 else about)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelFileError(f"expected a model in {path}, got a model.json that is wrong: {error}") from None
 
@@ -145,18 +153,42 @@ class _SummingOfVersion1(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     alpha: float | None = None
 
 
-def _from_version_1(about: dict[str, Any]) -> Description:
+class _SettingsOfVersion1(msgspec.Struct, frozen=True):
+    """What became a density, and a summation by name."""
+
+    covariance_type: str
+    parameters: dict[str, Any]
+
+
+def _from_version_1(about: dict[str, Any]) -> dict[str, Any]:
+    """The description that version 2 would have."""
     old = msgspec.convert(about.get("summation"), _SummingOfVersion1)
-    summation = Summing("star") if old.rounds is None else Summing("consensus", msgspec.structs.asdict(old))
-    found: Description = msgspec.convert({**about, "version": VERSION, "summation": {"kind": ""}}, Description)
+    summation = (
+        {"kind": "star"} if old.rounds is None else {"kind": "consensus", "arguments": msgspec.to_builtins(old)}
+    )
+    found = msgspec.convert(about, _SettingsOfVersion1)
     parameters = found.parameters
     # It was ignored where covariances are diagonal, and is now refused there.
     if found.covariance_type in STRUCTURES and not STRUCTURES[found.covariance_type].is_matrix:
-        parameters = msgspec.structs.replace(parameters, shrinkage=None)
-    return msgspec.structs.replace(found, summation=summation, parameters=parameters)
+        parameters = {**parameters, "shrinkage": None}
+    return {**about, "summation": summation, "parameters": parameters}
 
 
-def describe_summation(summation: Summation) -> Summing:
+def _from_version_2(about: dict[str, Any]) -> Description:
+    """All densities were Gaussian, and their settings those of the estimator."""
+    old = msgspec.convert(about, _SettingsOfVersion1)
+    moved = {name: old.parameters.get(name) for name in ("reg_covar", "shrinkage")}
+    changed = {
+        "version": VERSION,
+        "estimator": "VerticalGaussianMixture",
+        "density": {"kind": "gaussian", "arguments": {"covariance_type": old.covariance_type, **moved}},
+        "parameters": {name: value for name, value in old.parameters.items() if name not in moved},
+    }
+    kept = {name: value for name, value in about.items() if name != "covariance_type"}
+    return msgspec.convert({**kept, **changed}, Description)
+
+
+def describe_summation(summation: Summation) -> Named:
     """What a file says of a summation.
 
     Raises
@@ -164,26 +196,15 @@ def describe_summation(summation: Summation) -> Summing:
     TypeError
         If a file could not bring it back: it, or a summation among its arguments, is none of `SUMMATIONS`.
     """
-    tags = {known: tag for tag, known in SUMMATIONS.items()}
-    tag = tags.get(type(summation))
-    if tag is None:
-        raise TypeError(
-            f"expected a summation that a model file can name ({', '.join(known.__name__ for known in tags)}), got "
-            f"{summation!r} of type {type(summation).__name__}; fit with one of these to save the model"
-        )
-    return Summing(tag, {part.name: _plain(getattr(summation, part.name)) for part in fields(type(summation))})  # type: ignore[arg-type]
+    return _describe(summation, SUMMATIONS, "summation")
 
 
-def _plain(value: Any) -> Any:
-    """An argument as JSON has it."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, Real):
-        return int(value) if isinstance(value, Integral) else float(value)
-    return describe_summation(value)
+def describe_density(density: Density) -> Named:
+    """What a file says of a density; TypeError as above."""
+    return _describe(density, DENSITIES, "density")
 
 
-def make_summation(about: Summing) -> Summation:
+def make_summation(about: Named) -> Summation:
     """The summation that a file tells of.
 
     Raises
@@ -191,14 +212,46 @@ def make_summation(about: Summing) -> Summation:
     ValueError, TypeError
         If there is none of that name, or none with these arguments.
     """
-    if about.kind not in SUMMATIONS:
+    made: Summation = _make(about, SUMMATIONS, "summation")
+    return made
+
+
+def make_density(about: Named) -> Density:
+    """The density that a file tells of; errors as above."""
+    made: Density = _make(about, DENSITIES, "density")
+    return made
+
+
+def _describe(value: Any, known: dict[str, type[Any]], what: str) -> Named:
+    tags = {kind: tag for tag, kind in known.items()}
+    tag = tags.get(type(value))
+    if tag is None:
+        raise TypeError(
+            f"expected a {what} that a model file can name ({', '.join(kind.__name__ for kind in tags)}), got "
+            f"{value!r} of type {type(value).__name__}; fit with one of these to save the model"
+        )
+    return Named(tag, {part.name: _plain(getattr(value, part.name), known, what) for part in fields(type(value))})
+
+
+def _plain(value: Any, known: dict[str, type[Any]], what: str) -> Any:
+    """An argument as JSON has it."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, tuple):
+        return tuple(_plain(part, known, what) for part in value)
+    return _describe(value, known, what)
+
+
+def _make(about: Named, known: dict[str, type[Any]], what: str) -> Any:
+    if about.kind not in known:
         raise ValueError(
-            f"expected a summation that this version knows ({', '.join(map(repr, SUMMATIONS))}), got {about.kind!r}; "
+            f"expected a {what} that this version knows ({', '.join(map(repr, known))}), got {about.kind!r}; "
             "update vpem, if a newer version wrote the file"
         )
     arguments = {
-        name: make_summation(value) if isinstance(value, Summing) else value
+        name: _make(value, known, what) if isinstance(value, Named) else value
         for name, value in about.arguments.items()
     }
-    made: Summation = SUMMATIONS[about.kind](**arguments)
-    return made
+    return known[about.kind](**arguments)

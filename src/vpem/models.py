@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import vpem
-from vpem.core.blocks.covariances import STRUCTURES
-from vpem.core.blocks.gaussian import CollapsedComponentError, make_block
+from vpem.core.blocks.density import Density
 from vpem.core.decisions.repair import Repair
 from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
-from vpem.estimators import VerticalGaussianMixture
+from vpem.estimators import VerticalGaussianMixture, VerticalMixture
 from vpem.files import replacing
 from vpem.model_format import (
     FORMAT,
@@ -40,7 +39,9 @@ from vpem.model_format import (
     Parameters,
     Party,
     decode,
+    describe_density,
     describe_summation,
+    make_density,
     make_summation,
 )
 from vpem.simulation.em import Certificate, MixtureFit
@@ -54,7 +55,7 @@ LARGEST_TEXT = 64 * 2**20
 """Bytes of `model.json` that are read at most."""
 
 
-def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
+def save(model: VerticalMixture, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file, whole or not at all.
 
     Kept are the model, how its fit went, and the constructor's arguments but for starting values, callbacks and
@@ -62,13 +63,13 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : VerticalGaussianMixture
+    model : VerticalGaussianMixture or VerticalMixture
     path : path
 
     Raises
     ------
     TypeError
-        If a file cannot hold a party's name, or cannot name the summation that the fit used.
+        If a file cannot hold a party's name, or cannot name the summation or density of the fit.
     """
     check_is_fitted(model, "weights_")
     network, mixture = model._network, model._mixture
@@ -84,7 +85,8 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
         written_by=f"vpem {vpem.__version__}",
         n_components=len(model.weights_),
         n_features=int(model.n_features_in_),
-        covariance_type=model._covariance_type,
+        estimator="VerticalGaussianMixture" if isinstance(model, VerticalGaussianMixture) else "VerticalMixture",
+        density=describe_density(mixture.density),
         feature_names=list(map(str, model.feature_names_in_)) if hasattr(model, "feature_names_in_") else None,
         parties=[Party(n, c.tolist()) for n, c in zip(parties, network.columns, strict=True)],
         links=None if network.is_star else [(int(one), int(other)) for one, other in network.links.edges],
@@ -103,16 +105,14 @@ def save(model: VerticalGaussianMixture, path: str | os.PathLike[str]) -> None:
     )
     arrays = {"weights": mixture.weights, "traffic": model.traffic_.table}
     for number, block in enumerate(mixture.blocks):
-        arrays[f"means_{number}"], arrays[f"covariances_{number}"] = block.means, block.covariances
+        arrays |= {f"{name}_{number}": block.arrays[name] for name in mixture.density.shapes(1, 1)}
     _write(Path(path), msgspec.json.format(msgspec.json.encode(description), indent=1), arrays)
 
 
-def _plain_parameters(model: VerticalGaussianMixture) -> Parameters:
+def _plain_parameters(model: VerticalMixture) -> Parameters:
     found = {name: getattr(model, name) for name in Parameters.__struct_fields__}
     if not isinstance(model.random_state, int | np.integer):
         found["random_state"] = None
-    if not STRUCTURES[model._covariance_type].is_matrix:  # else set for a later fit, with another covariance type
-        found["shrinkage"] = None
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
     return Parameters(**{**plain, "warm_start": bool(model.warm_start)})
 
@@ -132,8 +132,13 @@ def _write(path: Path, text: bytes, arrays: dict[str, NDArray[Any]]) -> None:
             archive.writestr(f"{name}.npy", content.getvalue())
 
 
-def load(path: str | os.PathLike[str]) -> VerticalGaussianMixture:
+def load(path: str | os.PathLike[str]) -> VerticalMixture:
     """Read a model that `save` wrote; nothing in the file is run.
+
+    Returns
+    -------
+    VerticalGaussianMixture or VerticalMixture
+        As was saved.
 
     Raises
     ------
@@ -181,7 +186,6 @@ def _network(about: Description, path: Any) -> Network:
     """Parties, links and hubs, of which every number must make sense."""
     n = len(about.parties)
     _check(about.n_components >= 1 and about.n_features >= 1 and n >= 1, path, "it is empty")
-    _check(about.covariance_type in STRUCTURES, path, f"covariance type {about.covariance_type!r}")
     _check(len({party.name for party in about.parties}) == n, path, "two parties have the same name")
     held = sorted(column for party in about.parties for column in party.columns)
     _check(held == list(range(about.n_features)), path, "its columns are not each held by one party")
@@ -231,38 +235,30 @@ def _array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: A
     return np.asarray(array)
 
 
-def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, path: Any) -> VerticalGaussianMixture:
+def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, path: Any) -> VerticalMixture:
     """The estimator as it was after its fit."""
-    structure, k = STRUCTURES[about.covariance_type], about.n_components
+    k = about.n_components
     _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
-    widths = [len(columns) for columns in network.block_columns]
-    n_bytes = 8 * k * sum(width + width ** (2 if structure.is_matrix else 1) for width in widths)
+    model, summation, density = _estimator(about, network, path)
+    shapes = [density.shapes(k, len(columns)) for columns in network.block_columns]
+    n_bytes = 8 * sum(math.prod(shape) for own in shapes for shape in own.values())
     _check(n_bytes <= LARGEST_ARRAYS, path, f"its arrays would take {n_bytes:,} bytes")
     # Before anything is unpacked: a small file must not claim what it does not even pretend to hold.
     declared = sum(member.file_size for member in archive.infolist())
-    _check(declared >= 8 * k * sum(widths), path, "it is too small for its means")
+    _check(declared >= n_bytes, path, "it is too small for its parameters")
     weights = _array(archive, "weights", (about.n_views, k), np.float64, path)
     _check(bool((weights > 0).all() and np.allclose(weights.sum(axis=1), 1)), path, "its weights do not add up to 1")
     blocks = []
-    for number, columns in enumerate(network.block_columns):
-        width = 1 if structure.shared_by == "columns" else len(columns)
-        shape = (1 if structure.shared_by == "components" else k, *[width] * (2 if structure.is_matrix else 1))
-        means = _array(archive, f"means_{number}", (k, len(columns)), np.float64, path)
-        covariances = _array(archive, f"covariances_{number}", shape, np.float64, path)
-        if structure.is_matrix:
-            leaning = np.abs(covariances - covariances.transpose(0, 2, 1)).max()
-            _check(bool(leaning <= 1e-8 * np.abs(covariances).max()), path, "a covariance that is not symmetric")
+    for number, own in enumerate(shapes):
+        arrays = {name: _array(archive, f"{name}_{number}", shape, np.float64, path) for name, shape in own.items()}
         try:
-            blocks.append(make_block(means, covariances))
-        except CollapsedComponentError:
-            raise ModelFileError(
-                f"expected a model in {path}, got one whose covariances are not positive definite"
-            ) from None
+            blocks.append(density.make(arrays))
+        except ValueError as error:
+            raise ModelFileError(f"expected a model in {path}, got one whose parameters are wrong: {error}") from None
     table = _array(archive, "traffic", (len(network.agents), 4), np.int64, path)
     _check(bool((table >= 0).all()), path, "less than nothing was sent")
-    model, summation = _estimator(about, network, path)
     fit = MixtureFit(
-        Mixture(weights, tuple(blocks)),
+        Mixture(density, weights, tuple(blocks)),
         tuple(np.array([bound]) for bound in about.lower_bounds),
         about.converged,
         (),
@@ -281,23 +277,26 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     return model
 
 
-def _estimator(about: Description, network: Network, path: Any) -> tuple[VerticalGaussianMixture, Summation]:
-    """Before its fit; with the summation that it fits with."""
+def _estimator(about: Description, network: Network, path: Any) -> tuple[VerticalMixture, Summation, Density]:
+    """Before its fit; with the summation and the density that it fits with."""
     arguments: dict[str, Any] = msgspec.structs.asdict(about.parameters)
     try:
-        summation = make_summation(about.summation)
-        model = VerticalGaussianMixture(
-            about.n_components,
-            covariance_type=about.covariance_type,
-            partition=network.named_columns(),
-            graph="star" if network.is_star else network.named_graph(),
-            summation=summation,
-            **arguments,
-        )
+        summation, density = make_summation(about.summation), make_density(about.density)
+        arguments |= {
+            "partition": network.named_columns(),
+            "graph": "star" if network.is_star else network.named_graph(),
+            "summation": summation,
+        }
+        model: VerticalMixture
+        if about.estimator == "VerticalGaussianMixture":
+            own = {name: getattr(density, name) for name in ("covariance_type", "reg_covar", "shrinkage")}
+            model = VerticalGaussianMixture(about.n_components, **own, **arguments)
+        else:
+            model = VerticalMixture(about.n_components, density=density, **arguments)
         # They raise for values that no fit would take.
         model._settings()
         model._init_params()
         summation.check(network)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(f"expected a model in {path}, got arguments that are wrong: {error}") from None
-    return model, summation
+    return model, summation, density

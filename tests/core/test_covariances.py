@@ -5,7 +5,8 @@ import pytest
 from sklearn.covariance import oas
 
 from oracles import relative_error
-from vpem.core.blocks.covariances import TINY_COUNT, CovarianceRule, estimate_covariances, shrink
+from vpem.core.blocks.covariances import estimate_covariances, shrink
+from vpem.core.blocks.weights import TINY_COUNT
 from vpem.core.decisions.stopping import comparable_bound
 
 
@@ -42,8 +43,7 @@ def test_oas_of_one_column_of_none_and_of_constants():
 
 def test_tied_covariances_shrink_by_all_rows(sample):
     scatters = np.array([np.cov(half.T, bias=True) * 25 for half in (sample[:25], sample[25:])])
-    rule = CovarianceRule(covariance_type="tied", reg_covar=0.0, shrinkage="oas")
-    [found] = estimate_covariances(np.array([25.0, 25.0]), scatters, rule)
+    [found] = estimate_covariances(np.array([25.0, 25.0]), scatters, "tied", 0.0, "oas")
     [expected] = shrink(scatters.sum(axis=0)[None] / 50, np.array([50.0]), "oas")
     assert relative_error(found, expected) < 1e-12
 
@@ -57,8 +57,8 @@ def test_each_component_shrinks_by_its_own_rows(sample):
 
 
 def test_variances_do_not_shrink():
-    rule = CovarianceRule(covariance_type="diag", reg_covar=0.5, shrinkage=0.9)
-    np.testing.assert_allclose(estimate_covariances(np.ones(1), np.array([[1.0, 2.0]]), rule), [[1.5, 2.5]])
+    found = estimate_covariances(np.ones(1), np.array([[1.0, 2.0]]), "diag", 0.5, 0.9)
+    np.testing.assert_allclose(found, [[1.5, 2.5]])
 
 
 def test_the_amount_of_oas_is_continuous_in_columns_that_hardly_vary():
@@ -75,8 +75,7 @@ def test_the_amount_of_oas_is_continuous_in_columns_that_hardly_vary():
         scatter = (centred.T @ centred)[None]
         # A row of the other group, with a responsibility of next to nothing.
         scatter += weight * (table[0] - table[200:].mean(axis=0))[:, None] * (table[0] - table[200:].mean(axis=0))
-        rule = CovarianceRule(shrinkage="oas", reg_covar=1e-6)
-        shrunk = estimate_covariances(counts, scatter, rule)[0]
+        shrunk = estimate_covariances(counts, scatter, "full", 1e-6, "oas")[0]
         return 1 - shrunk[0, 1] / (scatter[0, 0, 1] / (200 + TINY_COUNT))
 
     amounts = np.array([amount(eps) for eps in np.geomspace(1e-9, 1.0, 91)])

@@ -5,14 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from definitions import centre_sums, expected_statistics, nearest, observed_contribution, respond, squared_distances
+from definitions import (
+    centre_sums,
+    columns_with_noise,
+    expected_statistics,
+    nearest,
+    observed_contribution,
+    respond,
+    squared_distances,
+)
 from oracles import examples, relative_error
 from vpem import Consensus, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.blocks import kernels, matrix_kernels
-from vpem.core.blocks.covariances import CovarianceRule
-from vpem.core.blocks.gaussian import careful_m_step, careful_m_steps, make_block
+from vpem.core.blocks.arrays import Statistics
+from vpem.core.blocks.factors import make_block
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.overall import column_moments, shared_statistics
-from vpem.core.blocks.packed import WIDEST_MATRIX, Densities, Distances, Tally, make_layout, sort_blocks, warm_up
+from vpem.core.blocks.packed import WIDEST_MATRIX, Densities, Tally, make_layout, sort_blocks, warm_up
+from vpem.core.blocks.tiles import ColumnTally, Distances, Tile
 from vpem.core.network.parties import make_network
 from vpem.core.settings import STARTS
 
@@ -42,6 +52,12 @@ def case(seed, covariance_type, widths, n_rows=300, n_components=3, gaps=0.0):
     return rng, blocks, layout, XT
 
 
+def tile_of(XT, layout=None, gaps=False):
+    """A tile, and what Gaussian blocks note of its gaps."""
+    noted = None if layout is None else sort_blocks(layout, XT, np.full(len(layout.widths), gaps))
+    return Tile(XT, slice(0, XT.shape[1]), noted)
+
+
 CASES = given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(["full", "tied", "diag", "spherical"]),
@@ -56,12 +72,12 @@ CASES = given(
 def test_contributions(seed, covariance_type, widths, n_rows, gaps):
     _, blocks, layout, given = case(seed, covariance_type, widths, n_rows, gaps=gaps)
     XT = given.copy()
-    kinds = sort_blocks(layout, XT, np.full(len(widths), gaps > 0))
+    tile = tile_of(XT, layout, gaps > 0)
     targets = np.repeat(np.arange(len(widths)), widths)
     out = np.zeros((len(widths), 3, n_rows))
-    Densities(layout, blocks).add(XT, kinds, targets, out)
+    Densities(layout, blocks).add(tile, targets, out)
     total = np.zeros((1, 3, n_rows))
-    Densities(layout, blocks).add(XT, kinds, np.zeros_like(targets), total)
+    Densities(layout, blocks).add(tile, np.zeros_like(targets), total)
     expected = [observed_contribution(given[layout.columns(b)].T, block).T for b, block in enumerate(blocks)]
     for found, wanted in zip(out, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=TOLERANCE, atol=1e-10)
@@ -79,9 +95,8 @@ def test_statistics(seed, covariance_type, widths, n_rows, gaps):
     for rows in (slice(0, n_rows // 2), slice(n_rows // 2, n_rows)):  # halves can be added
         tally = Tally(layout, densities.means, densities)
         if rows.stop > rows.start:
-            part = XT[:, rows].copy()
-            own = sort_blocks(layout, part, np.full(len(widths), gaps > 0))
-            tally.collect(part, own, responsibilities[:, :, rows].copy(), np.repeat(views, widths))
+            own = tile_of(XT[:, rows].copy(), layout, gaps > 0)
+            tally.collect(own, responsibilities[:, :, rows].copy(), np.repeat(views, widths))
         tallies.append(tally)
     tallies[0].add(tallies[1])
     for b, (found, block) in enumerate(zip(tallies[0].statistics(), blocks, strict=True)):
@@ -127,14 +142,14 @@ def test_a_whole_pass_over_columns(seed, gaps, dtype):
     kernels.pass_columns(
         np.ascontiguousarray(X), *parameters, log_weights, shifts, counts, firsts, seconds, totals, scores, entropies
     )
-    kinds = sort_blocks(layout, XT, np.zeros(4, dtype=bool))
+    tile = tile_of(XT, layout)
     sums = np.zeros((1, 3, 300))
-    densities.add(XT, kinds, np.zeros(4, dtype=np.int64), sums)
+    densities.add(tile, np.zeros(4, dtype=np.int64), sums)
     there = ~np.isnan(XT).all(axis=0)
     seen, wanted_totals, wanted_entropies = np.empty((1, 300)), np.zeros((1, 3)), np.zeros(1)
     kernels.respond(sums, log_weights[None], seen, wanted_totals, wanted_entropies, True)
     tally = Tally(layout, shifts)
-    tally.collect(XT, kinds, sums, np.zeros(4, dtype=np.int64))
+    tally.collect(tile, sums, np.zeros(4, dtype=np.int64))
     np.testing.assert_allclose(scores[there], seen[0, there], rtol=1e-12)
     assert np.isinf(scores[~there]).all()
     np.testing.assert_allclose(totals, wanted_totals[0], rtol=1e-11)
@@ -152,7 +167,7 @@ def test_distances_and_centres(seed, gaps):
     centres = rng.normal(size=(3, 4))
     XT = np.ascontiguousarray(X.T)
     sums = np.zeros((1, 3, 200))
-    Distances(centres).add(XT, np.zeros(4, dtype=np.int64), sums)
+    Distances(centres).add(tile_of(XT), np.zeros(4, dtype=np.int64), sums)
     distances = squared_distances(X, centres)
     np.testing.assert_allclose(-2 * sums[0].T, distances, rtol=1e-12)
     labels, smallest = nearest(distances)
@@ -160,9 +175,8 @@ def test_distances_and_centres(seed, gaps):
     kernels.respond_nearest(sums, scores, counts)
     np.testing.assert_array_equal(sums[0].T, labels)
     np.testing.assert_allclose(scores[0], smallest, rtol=1e-12)
-    layout = make_layout([1] * 4, 3, is_matrix=False)
-    tally = Tally(layout, centres)
-    tally.collect(XT, sort_blocks(layout, XT, np.zeros(4, bool)), sums, np.zeros(4, dtype=np.int64))
+    tally = ColumnTally(centres)
+    tally.collect(tile_of(XT), sums, np.zeros(4, dtype=np.int64))
     numbers, totals = centre_sums(X, labels)
     np.testing.assert_allclose(tally.counts, numbers, rtol=1e-12)
     wanted = np.where(numbers > 0, totals / np.maximum(numbers, 1e-300), centres)
@@ -176,13 +190,15 @@ def test_m_steps_of_many_single_columns(covariance_type):
     weights = rng.dirichlet(np.ones(3), size=300)
     XT[1] = 5.0  # collapses
     statistics = [expected_statistics(XT[layout.columns(b)].T, weights, block) for b, block in enumerate(blocks)]
-    statistics[4] = statistics[4]._replace(counts=np.array([0.0, 1.0, 2.0]))  # has no rows of one component
-    rule = CovarianceRule(covariance_type=covariance_type, reg_covar=0.0)
+    fewer = {**statistics[4].arrays, "counts": np.array([0.0, 1.0, 2.0])}
+    statistics[4] = Statistics(**fewer)  # has no rows of one component
+    density = Gaussian(covariance_type=covariance_type, reg_covar=0.0)
     smallest = [np.full(width, 1e-20) for width in (1, 1, 2, 1, 1)]
     smallest[3][:] = 1e9  # of this one alone, everything is rounding
-    found, broken = careful_m_steps(statistics, rule, blocks, smallest)
+    columns = list(map(columns_with_noise, smallest))
+    found, broken = density.m_steps(statistics, blocks, columns)
     for b, block in enumerate(blocks):
-        wanted, collapsed = careful_m_step(statistics[b], rule, block, smallest[b])
+        wanted, collapsed = density.m_step(statistics[b], block, columns[b])
         assert broken[b] == collapsed
         for name in ("means", "covariances", "whiteners", "log_normalizers"):
             one, other = getattr(found[b], name), getattr(wanted, name)
@@ -215,8 +231,8 @@ def test_a_shift_that_is_far_away_is_noticed(width, shift, far):
         XT[3] = XT[2] + 0.1 * XT[3]
     weights = np.ones((1, 3, 300)) / 3
     tally = Tally(layout, np.full((3, width), shift))
-    tally.collect(XT, sort_blocks(layout, XT, np.zeros(1, bool)), weights, np.zeros(width, dtype=np.int64))
-    assert tally.is_far() == far
+    tally.collect(tile_of(XT, layout), weights, np.zeros(width, dtype=np.int64))
+    assert (tally.again() is not None) == far
 
 
 @examples(40)
@@ -259,10 +275,9 @@ def test_rows_as_they_lie_in_memory(seed, gaps, dtype):
     np.testing.assert_allclose(-2 * distances.T, squared_distances(wide, centres), rtol=1e-12)
     weights = rng.dirichlet(np.ones(3), size=200).T.copy()
     weights[:, ::3] = np.eye(3)[:, rng.integers(3, size=67)]
-    layout = make_layout([1] * 4, 3, is_matrix=False)
-    tally = Tally(layout, centres)
+    tally = ColumnTally(centres)
     XT = np.ascontiguousarray(wide.T)
-    tally.collect(XT, sort_blocks(layout, XT, np.zeros(4, bool)), weights[None], np.zeros(4, dtype=np.int64))
+    tally.collect(tile_of(XT), weights[None], np.zeros(4, dtype=np.int64))
     counts, firsts, seconds = np.zeros((3, 3, 4))
     kernels.collect_rows(X, centres, weights, counts, firsts, seconds)
     for found, wanted in ((counts, tally.counts), (firsts, tally.firsts), (seconds, tally.seconds)):
@@ -282,6 +297,7 @@ def test_statistics_that_need_no_sum(seed, covariance_type, widths, n_rows, gaps
     counts, found = shared_statistics(
         X,
         make_network(columns, "star"),
+        Gaussian(covariance_type=covariance_type),
         blocks,
         lambda n: np.array([next(remaining) for _ in range(n)]),
         np.isnan(X).any(axis=0),

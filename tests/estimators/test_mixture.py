@@ -22,13 +22,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from oracles import relative_error
+from oracles import make_settings, relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.network.pooling import pooling_traffic
-from vpem.core.settings import Settings
 from vpem.estimators import checks
+from vpem.estimators.precisions import covariances_from_precisions
 from vpem.simulation.em import em
 from vpem.simulation.model import make_problem
 from vpem.simulation.starts import make_start
@@ -267,8 +267,8 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     arguments = {"n_components": 3, "init_params": "random_from_data", "graph": "path", "summation": Consensus(2)}
     seed = checks.shared_seed(0)
     network, summation = checks.build_network(PARTIES, "path", 0, Consensus(2), 5, None, seed)
-    rules = Settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
-    fits, problem = [], make_problem(X, network, summation, rules.rule)
+    rules = make_settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
+    fits, problem = [], make_problem(X, network, summation, rules.density)
     for restart in range(6):
         generator = shared_generator(seed, START, restart)
         channel = problem.channel()
@@ -506,7 +506,7 @@ def test_singular_precisions_are_singular_at_every_scale(covariance_type):
     for exponent in range(-320, 308):
         precisions = np.ones((1, 3, 3) if covariance_type == "full" else (3, 3)) * float(f"1e{exponent}")
         with pytest.raises(ValueError, match="to be symmetric and positive definite"):
-            checks.covariances_from_precisions([precisions], covariance_type, 1, network)
+            covariances_from_precisions([precisions], covariance_type, 1, network)
 
 
 def test_no_shrinkage_suits_every_covariance_type(X):

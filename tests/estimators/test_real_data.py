@@ -50,6 +50,18 @@ def test_scores_and_predictions_marginalize(X, graph):
     assert model.predict(only_post) == np.argmin(np.abs(model.means_[:, 4] - 4.0))
 
 
+@pytest.mark.parametrize("n_gaps", [1, 1000])
+def test_gaps_of_some_rows_do_not_change_the_predictions_of_others(n_gaps):
+    # More rows than go through together: what was noted of the gaps of some must not be used for the next.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30_000, 5)) @ rng.normal(size=(5, 5))
+    model = VerticalGaussianMixture(2, partition=[range(5)], random_state=0, tol=1e9).fit(X)
+    expected = model.score_samples(X)
+    X[5 : 5 + n_gaps, 3] = np.nan
+    found = model.score_samples(X)
+    np.testing.assert_allclose(np.delete(found, slice(5, 5 + n_gaps)), np.delete(expected, slice(5, 5 + n_gaps)))
+
+
 def test_gaps_cost_less_than_leaving_out_rows():
     rng = np.random.default_rng(3)
     whole = rng.normal(size=(2000, 6)) + 3 * rng.integers(2, size=(2000, 1))

@@ -5,7 +5,7 @@ import pytest
 
 from vpem import VerticalGaussianMixture
 from vpem.datasets import make_vertical_blobs
-from vpem.report.marginals import as_matrices, component_correlations, component_deviations, component_differences
+from vpem.report.marginals import component_curves, component_deviations, component_differences
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
@@ -17,11 +17,12 @@ def test_deviations_and_correlations_are_those_of_the_dense_covariance(covarianc
     ).fit(blobs.data)
     dense = model.covariance_matrix()
     columns = [hub.columns for hub in model.hubs_]
-    blocks = [as_matrices(block, 2, covariance_type) for block in model.covariances_]
-    deviations = component_deviations(blocks, columns, model.means_.shape)
+    density, blocks = model._mixture.density, model._mixture.blocks
+    deviations = component_deviations(density, blocks, columns)
     np.testing.assert_allclose(deviations**2, np.diagonal(dense, axis1=1, axis2=2))
     for block, held in zip(blocks, columns, strict=True):
-        found = component_correlations(block)
+        assert component_curves(density, block, 1, np.array([-3.0, 3.0])) is None, "they are normal curves"
+        found = density.correlations(block)
         if covariance_type in ("diag", "spherical"):
             assert found is None
             continue

@@ -12,13 +12,13 @@ from oracles import (
     dense_covariances,
     examples,
     make_mixture,
+    make_settings,
     problems,
     relative_error,
 )
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
-from vpem.core.settings import Settings
 from vpem.simulation import em as simulated
 from vpem.simulation.model import make_problem
 
@@ -26,17 +26,17 @@ pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
 
 
 def em(X, network, summation, mixture, rules):
-    task = make_problem(X, network, summation, rules.rule)
+    task = make_problem(X, network, summation, rules.density)
     return simulated.em(task, task.channel(), mixture, rules)
 
 
 def certify(X, network, summation, mixture, rules):
-    return simulated.certify(make_problem(X, network, summation, rules.rule), mixture, rules)
+    return simulated.certify(make_problem(X, network, summation, rules.density), mixture, rules)
 
 
 def em_settings(problem, **changes):
     usual = {"covariance_type": "full", "tol": 0.0, "reg_covar": 1e-6, "max_iter": 1}
-    return Settings(n_components=problem.n_components, **{**usual, **changes})
+    return make_settings(n_components=problem.n_components, **{**usual, **changes})
 
 
 def internal(covariances, covariance_type):
@@ -173,7 +173,7 @@ def test_means_that_move_far_in_one_iteration_cost_no_digits(offset):
 
     def covariances(table, scale):
         start = make_mixture(network, np.array([0.5, 0.5]), np.zeros((2, 2)), [np.array([scale * np.eye(2)] * 2)])
-        rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1)
+        rules = make_settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1)
         return em(table, network, Star(), start, rules).mixture.blocks[0].covariances[0]
 
     # Equal components share every row evenly, so one step gives the covariance of all rows. The shifted rows
@@ -188,7 +188,7 @@ def test_all_stop_together_when_the_last_root_would():
     X = rng.normal(size=(300, 6)) + rng.integers(2, size=(300, 1))
     network = make_network({n: [n] for n in range(6)}, "path")
     mixture = make_mixture(network, np.array([0.5, 0.5]), X[:2], [np.ones((2, 1, 1)) * 4] * 6)
-    rules = Settings(n_components=2, covariance_type="full", tol=1e-3, reg_covar=1e-6, max_iter=500)
+    rules = make_settings(n_components=2, covariance_type="full", tol=1e-3, reg_covar=1e-6, max_iter=500)
     fit = em(X, network, Consensus(4), mixture, rules)
     changes = np.abs(np.diff(np.array(fit.lower_bounds), axis=0))
     first = {int(np.argmax(own < 1e-3)) for own in changes.T}
@@ -207,7 +207,7 @@ def test_the_certificate_tells_a_fit_that_stopped_early_and_roots_that_disagree(
 
     def certificate(summation, **changes):
         rules = {"covariance_type": "full", "tol": 1e-9, "reg_covar": 0.0, "max_iter": 500, **changes}
-        rules = Settings(n_components=2, **rules)
+        rules = make_settings(n_components=2, **rules)
         return certify(X, network, summation, em(X, network, summation, mixture, rules).mixture, rules)
 
     good = certificate(Consensus(100))
@@ -224,7 +224,7 @@ def test_the_certificate_is_the_gain_of_a_naive_step():
     network = make_network(dict(enumerate(blocks)), "path")
     covariances = [np.array([np.eye(len(held))] * 2) for held in blocks]
     mixture = make_mixture(network, np.array([[0.4, 0.6], [0.5, 0.5]]), X[:2], covariances)
-    rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
+    rules = make_settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
     centralized = CentralizedEM(X, blocks, np.array([0.45, 0.55]), X[:2].copy(), covariances, "full", 1e-6)
     before = centralized.step()
     assert certify(X, network, Consensus(3), mixture, rules).gain == pytest.approx(centralized.step() - before)

@@ -7,14 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import CentralizedEM, contents, dense_covariances, examples, make_mixture, problems, relative_error
+from oracles import (
+    CentralizedEM,
+    contents,
+    dense_covariances,
+    examples,
+    make_mixture,
+    make_settings,
+    problems,
+    relative_error,
+)
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.network.adders import flood_traffic, sum_traffic
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Shape
-from vpem.core.settings import Settings
 from vpem.simulation.em import em
 from vpem.simulation.model import make_problem
 from vpem.simulation.repair import Repair
@@ -26,11 +34,11 @@ pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
 def prepare(problem, graph="star", **changes):
     """The problem as a network has it, a start and settings."""
     usual = {"covariance_type": "full", "tol": 0.0, "reg_covar": 1e-6, "max_iter": 4}
-    rules = Settings(n_components=problem.n_components, **{**usual, **changes})
+    rules = make_settings(n_components=problem.n_components, **{**usual, **changes})
     network = make_network(dict(enumerate(problem.partition)), graph)
     start = make_mixture(network, problem.weights, problem.means, problem.covariances(problem.partition))
     summation = Star() if graph == "star" else Consensus(5)
-    return make_problem(problem.X, network, summation, rules.rule), start, rules
+    return make_problem(problem.X, network, summation, rules.density), start, rules
 
 
 def pass_of_batches(task, rules, batch_size):
@@ -111,8 +119,8 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4)) + 3 * rng.integers(2, size=(200, 1))
     network = make_network({0: [0, 1], 1: [2], 2: [3]}, graph)
-    rules = Settings(n_components=2, covariance_type="full", tol=1e-12, reg_covar=1e-6, max_iter=500)
-    task = make_problem(X, network, Star() if graph == "star" else Consensus(60), rules.rule)
+    rules = make_settings(n_components=2, covariance_type="full", tol=1e-12, reg_covar=1e-6, max_iter=500)
+    task = make_problem(X, network, Star() if graph == "star" else Consensus(60), rules.density)
     covariances = [np.repeat(block.covariances, 2, axis=0) for block in task.overall.blocks]
     start = make_mixture(network, np.array([0.5, 0.5]), X[:2], covariances)
     expected = em(task, task.channel(), start, rules)
@@ -126,17 +134,17 @@ def test_every_batch_size_ends_where_em_ends(batch_size, graph):
 
 def test_a_pass_sends_the_bytes_of_an_iteration_and_one_number():
     network = make_network({0: [0], 1: [1], 2: [2]}, "star")
-    rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
+    rules = make_settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
     X = np.random.default_rng(0).normal(size=(100, 3))
-    traffic = pass_of_batches(make_problem(X, network, Star(), rules.rule), rules, 30)
+    traffic = pass_of_batches(make_problem(X, network, Star(), rules.density), rules, 30)
     assert traffic.messages == 4 * 6
     assert contents(traffic) == 6 * (8 * 100 * 2 + 8 * rules.n_decisions + 8)
 
 
 def test_a_pass_floods_its_decisions_once_and_wholly_however_few_rounds():
     network = make_network({number: [number] for number in range(6)}, "path")  # five hops wide
-    rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
-    task = make_problem(np.random.default_rng(0).normal(size=(100, 6)), network, Consensus(2), rules.rule)
+    rules = make_settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=1e-6, max_iter=1)
+    task = make_problem(np.random.default_rng(0).normal(size=(100, 6)), network, Consensus(2), rules.density)
     traffic = pass_of_batches(task, rules, 30)
     sums = [sum_traffic(task.summation, network, Shape(rows, 2)) for rows in (30, 30)]
     sums.append(sum_traffic(task.summation, network, Shape(30, 2), rules.n_decisions))  # three rounds more
@@ -175,8 +183,8 @@ def test_the_first_step_of_a_stream_is_an_iteration_of_em():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 6)) @ rng.normal(size=(6, 6)) + 3 * rng.integers(2, size=(100, 1))
     network = make_network({0: [0, 1, 2, 3, 4], 1: [5]}, "path")
-    rules = Settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1, shrinkage="oas")
-    task = make_problem(X, network, Consensus(3), rules.rule)
+    rules = make_settings(n_components=2, covariance_type="full", tol=0.0, reg_covar=0.0, max_iter=1, shrinkage="oas")
+    task = make_problem(X, network, Consensus(3), rules.density)
     covariances = [np.repeat(block.covariances, 2, axis=0) for block in task.overall.blocks]
     start = make_mixture(network, np.array([0.5, 0.5]), X[:2], covariances)
     expected = em(task, task.channel(), start, rules)
@@ -189,8 +197,8 @@ def test_the_first_step_of_a_stream_is_an_iteration_of_em():
 def starved(X, graph="star"):
     """A task in which the second of two components starts far from all rows."""
     network = make_network({0: [0], 1: [1]}, graph)
-    rules = Settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=1e-6, max_iter=200)
-    task = make_problem(X, network, Star() if graph == "star" else Consensus(20), rules.rule)
+    rules = make_settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=1e-6, max_iter=200)
+    task = make_problem(X, network, Star() if graph == "star" else Consensus(20), rules.density)
     start = make_mixture(network, np.array([0.5, 0.5]), np.array([[2.5, 2.5], [1e6, 1e6]]), [np.ones((2, 1, 1))] * 2)
     return task, start, rules
 
@@ -231,8 +239,8 @@ def test_an_early_collapse_of_a_pass_is_not_forgotten():
     X = rng.normal(size=(200, 1)) + 5
     X[:50] = 0.0
     network = make_network({0: [0]}, "star")
-    rules = Settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=0.0, max_iter=2)
-    task = make_problem(X, network, Star(), rules.rule)
+    rules = make_settings(n_components=2, covariance_type="full", tol=1e-6, reg_covar=0.0, max_iter=2)
+    task = make_problem(X, network, Star(), rules.density)
     start = make_mixture(network, np.array([0.5, 0.5]), np.array([[0.0], [5.0]]), [np.array([[[1e-2]], [[1.0]]])])
     found = em(task, task.channel(), start, rules, batch_size=50)
     assert [repair[1:4] for repair in found.repairs] == [(0, 0, "collapsed")]

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from vpem.core.blocks.covariances import CovarianceRule
-from vpem.core.blocks.gaussian import CollapsedComponentError, Statistics, careful_m_step, make_block
+from definitions import columns_with_noise
+from vpem.core.blocks.density import CollapsedComponentError
+from vpem.core.blocks.factors import make_block, make_statistics
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.sweep import N_WORST
 from vpem.core.decisions.repair import MOST_REPAIRS, Repair, RepairQueue
 from vpem.core.network.consensus import Consensus
@@ -30,7 +32,7 @@ def network():
 
 @pytest.fixture
 def problem(X, network):
-    return make_problem(X, network, Consensus(3), CovarianceRule())
+    return make_problem(X, network, Consensus(3), Gaussian())
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def mixture(X, problem):
         make_block(part, np.repeat(block.covariances, 2, axis=0) / 9)
         for part, block in zip((X[:2, :2], X[:2, 2:]), problem.overall.blocks, strict=True)
     )
-    return Mixture(np.array([[0.9, 0.1], [0.8, 0.2]]), tuple(blocks))
+    return Mixture(Gaussian(), np.array([[0.9, 0.1], [0.8, 0.2]]), tuple(blocks))
 
 
 def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, network, problem, mixture):
@@ -56,7 +58,7 @@ def test_a_restart_puts_a_component_on_a_row_with_the_overall_covariance(X, netw
 
 def test_a_party_that_lacks_the_row_takes_its_column_means(X, network, mixture):
     X[7, 2] = np.nan
-    problem = make_problem(X, network, Consensus(3), CovarianceRule())
+    problem = make_problem(X, network, Consensus(3), Gaussian())
     found = repair_mixture(problem, mixture, [1], np.array([7]))
     assert found.blocks[1].means[1, 0] == pytest.approx(np.nanmean(X[:, 2]))
 
@@ -120,9 +122,9 @@ def test_the_worst_rows_are_found_across_chunks_and_batches():
     X = rng.normal(size=(500, 2))
     X[100:120] = [9.0, 9.0]  # alike: only one of them counts
     X[200:220] = np.nan
-    task = make_problem(X, make_network({0: [0], 1: [1]}, "star"), Star(), CovarianceRule())
+    task = make_problem(X, make_network({0: [0], 1: [1]}, "star"), Star(), Gaussian())
     blocks = tuple(make_block(np.zeros((1, 1)), np.ones((1, 1, 1)) * 1e-6) for _ in range(2))
-    mixture = Mixture(np.ones((1, 1)), blocks)
+    mixture = Mixture(Gaussian(), np.ones((1, 1)), blocks)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vpem.core.rows.CHUNK_VALUES", 1)
         scores, rows = e_step(task, task.channel(), mixture)[0].worst
@@ -132,7 +134,7 @@ def test_the_worst_rows_are_found_across_chunks_and_batches():
     np.testing.assert_allclose(distances[rows], distances[expected])
     assert 100 <= rows[0] < 120
     assert (np.diff(scores) > 0).all()
-    tiny = make_problem(X * 1e-3, task.network, Star(), CovarianceRule())  # densities above one
+    tiny = make_problem(X * 1e-3, task.network, Star(), Gaussian())  # densities above one
     assert not np.isnan(X[e_step(tiny, tiny.channel(), mixture)[0].worst[1]]).any()
 
 
@@ -151,9 +153,9 @@ def test_a_component_that_would_collapse_keeps_what_it_had(covariance_type):
     flat = np.zeros((2, 2, 2)) if is_matrix else np.zeros((2, 2))
     if covariance_type != "tied":
         flat[0] = 10 * np.eye(2) if is_matrix else 10.0
-    statistics = Statistics(np.array([10.0, 4.0]), np.ones((2, 2)), flat)
-    rule = CovarianceRule(covariance_type=covariance_type, reg_covar=0.0)
-    block, collapsed = careful_m_step(statistics, rule, previous, np.full(2, 1e-30))
+    statistics = make_statistics(np.array([10.0, 4.0]), np.ones((2, 2)), flat)
+    rule = Gaussian(covariance_type=covariance_type, reg_covar=0.0)
+    block, collapsed = rule.m_step(statistics, previous, columns_with_noise(np.full(2, 1e-30)))
     assert collapsed == [1]
     np.testing.assert_array_equal(block.covariances[-1], previous.covariances[-1])
     if covariance_type != "tied":
@@ -163,16 +165,16 @@ def test_a_component_that_would_collapse_keeps_what_it_had(covariance_type):
 
 def test_a_variance_below_rounding_counts_as_collapsed():
     previous = make_block(np.zeros((1, 1)), np.ones((1, 1)))
-    statistics = Statistics(np.array([10.0]), np.ones((1, 1)), np.array([[1e-9]]))
-    rule = CovarianceRule(covariance_type="diag", reg_covar=0.0)
-    assert careful_m_step(statistics, rule, previous, np.array([1e-11]))[1] == []
-    assert careful_m_step(statistics, rule, previous, np.array([1e-9]))[1] == [0]
+    statistics = make_statistics(np.array([10.0]), np.ones((1, 1)), np.array([[1e-9]]))
+    rule = Gaussian(covariance_type="diag", reg_covar=0.0)
+    assert rule.m_step(statistics, previous, columns_with_noise(np.array([1e-11])))[1] == []
+    assert rule.m_step(statistics, previous, columns_with_noise(np.array([1e-9])))[1] == [0]
 
 
 def test_a_block_without_rows_of_a_component_keeps_it_and_is_sound():
     previous = make_block(np.array([[0.0], [5.0]]), np.ones((2, 1)))
-    statistics = Statistics(np.array([10.0, 0.0]), np.ones((2, 1)), np.array([[10.0], [0.0]]))
-    block, collapsed = careful_m_step(statistics, CovarianceRule(covariance_type="diag"), previous, np.zeros(1))
+    statistics = make_statistics(np.array([10.0, 0.0]), np.ones((2, 1)), np.array([[10.0], [0.0]]))
+    block, collapsed = Gaussian(covariance_type="diag").m_step(statistics, previous, columns_with_noise(np.zeros(1)))
     assert collapsed == []
     assert block.means.tolist() == [[1.0], [5.0]]
     assert block.covariances[1, 0] == 1.0

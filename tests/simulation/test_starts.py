@@ -6,12 +6,11 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from oracles import block_m_step, contents, mixing_weights, relative_error
+from oracles import block_m_step, contents, make_settings, mixing_weights, relative_error
 from vpem.core.decisions.initial import shared_generator
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
-from vpem.core.settings import Settings
 from vpem.simulation import kmeans as vertical
 from vpem.simulation import starts
 from vpem.simulation.model import make_problem
@@ -28,7 +27,7 @@ def X():
 
 
 def make_start(X, network, summation, settings, kind, rng):
-    task = make_problem(X, network, summation, settings.rule)
+    task = make_problem(X, network, summation, settings.density)
     channel = task.channel()
     return starts.make_start(task, channel, settings, kind, rng).mixture, channel.traffic
 
@@ -48,7 +47,7 @@ def plus_plus_centres(X, network, summation, n_clusters, rng):
 
 
 def rules(covariance_type="full"):
-    return Settings(n_components=3, covariance_type=covariance_type, tol=0.0, reg_covar=1e-6, max_iter=1)
+    return make_settings(n_components=3, covariance_type=covariance_type, tol=0.0, reg_covar=1e-6, max_iter=1)
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])

@@ -1,16 +1,16 @@
 """A pass over the rows: whatever way it takes, and however many threads take it."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
 
-from oracles import relative_error
+from oracles import make_settings, relative_error
 from vpem import Consensus, Star, VerticalGaussianMixture, VerticalKMeans
-from vpem.core.blocks.covariances import CovarianceRule
-from vpem.core.decisions.initial import around
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.network.adders import linear_adder
 from vpem.core.network.parties import make_network
-from vpem.core.settings import Settings
 from vpem.simulation.em import certify, e_step
 from vpem.simulation.model import Mixture, make_problem
 
@@ -27,9 +27,9 @@ def X():
 
 def mixture_of(problem, X, n_views=1):
     pairs = zip(problem.network.block_columns, problem.overall.blocks, strict=True)
-    parts = (around(X[:2][:, held], block, "full") for held, block in pairs)
+    parts = (Gaussian().start(X[:2][:, held], block) for held, block in pairs)
     weights = np.array([[0.4, 0.6]]) if n_views == 1 else np.random.default_rng(0).dirichlet([5, 5], size=n_views)
-    return Mixture(weights, tuple(parts))
+    return Mixture(Gaussian(), weights, tuple(parts))
 
 
 def test_single_precision_loses_nothing_but_the_datas_own_digits(X):
@@ -53,11 +53,12 @@ def test_any_order_in_memory_will_do(X, order, step):
 
 
 def test_columns_that_are_far_from_their_start_keep_their_digits(X):
-    problem = make_problem(X + 1e6, make_network(COLUMNS, "star"), Star(), CovarianceRule())
+    problem = make_problem(X + 1e6, make_network(COLUMNS, "star"), Star(), Gaussian())
     near = mixture_of(problem, X + 1e6)
     expected, _ = e_step(problem, problem.channel(), near)
     pairs = zip(near.blocks, problem.overall.blocks, strict=True)
-    far = Mixture(near.weights, tuple(around(block.means * 0 - 1e9, whole, "full") for block, whole in pairs))
+    blocks = (near.density.start(block.means * 0 - 1e9, whole) for block, whole in pairs)
+    far = replace(near, blocks=tuple(blocks))
     found, _ = e_step(problem, problem.channel(), far)
     for own, held in zip(found.statistics(), problem.network.block_columns, strict=True):
         # All components explain everything equally badly: the statistics are those of all rows.
@@ -113,10 +114,10 @@ def test_modes_are_kept_as_long_as_they_matter():
 
 def test_roots_of_different_minds_do_not_share_a_view(X):
     network = make_network(COLUMNS, "complete")
-    problem = make_problem(X, network, Consensus(200), CovarianceRule())
+    problem = make_problem(X, network, Consensus(200), Gaussian())
     assert problem.channel().is_exact
     assert problem.channel().begin(mixture_of(problem, X).weights).n_views == 1
     differing = mixture_of(problem, X, n_views=3)
     assert problem.channel().begin(differing.weights).n_views == 3
-    rules = Settings(n_components=2, covariance_type="full", tol=1e-3, reg_covar=1e-6, max_iter=5)
+    rules = make_settings(n_components=2, covariance_type="full", tol=1e-3, reg_covar=1e-6, max_iter=5)
     assert certify(problem, differing, rules).disagreement > 1e-3

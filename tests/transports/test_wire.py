@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from studies import STUDIES, bits, make_study, run, two_agents
 from vpem.core.agent.message import KINDS, Message, RemoteProtocolError, header_of
 from vpem.core.agent.progress import AgentState
+from vpem.core.blocks.arrays import Arrays
 from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
@@ -226,6 +227,8 @@ def equal(one, other):
         return type(one) is type(other) and all(
             equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one)
         )
+    if isinstance(one, Arrays):
+        return type(one) is type(other) and equal(one.arrays, other.arrays)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):

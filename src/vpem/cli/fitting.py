@@ -13,7 +13,7 @@ from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 import vpem
-from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture
+from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture, VerticalMixture
 from vpem.cli.app import (
     INTERRUPTED,
     PICTURES,
@@ -191,7 +191,7 @@ def predict(
 
 
 def _columns_of(
-    fitted: VerticalGaussianMixture, tables: list[Path], id_column: str | None
+    fitted: VerticalMixture, tables: list[Path], id_column: str | None
 ) -> tuple[Any, list[str] | None, list[str]]:
     """The model's columns in its order, as far as the tables have them; the ids; parties that are not there."""
     wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]

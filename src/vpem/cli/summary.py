@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from vpem import VerticalGaussianMixture
+from vpem import VerticalMixture
 from vpem.cli.app import out, plain
 
 
-def describe(model: VerticalGaussianMixture) -> None:
+def describe(model: VerticalMixture) -> None:
     """What a fit came to, what it would have sent, who sees what."""
     traffic, hubs = model.traffic_, model.hubs_
     certificate = getattr(model, "certificate_", None)

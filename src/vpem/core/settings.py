@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from numbers import Real
 from typing import Any
 
-from vpem.core.blocks.covariances import CovarianceRule
+from vpem.core.blocks.density import Density
 from vpem.core.network.summation import Summation
 
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
@@ -18,18 +18,10 @@ class Settings:
     """How a mixture is fitted from a given start."""
 
     n_components: int
-    covariance_type: str
+    density: Density
+    """How columns are distributed within a component."""
     tol: float
-    reg_covar: float
     max_iter: int
-    shrinkage: float | str | None = None
-
-    @property
-    def rule(self) -> CovarianceRule:
-        """How covariances are estimated."""
-        return CovarianceRule(
-            covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage
-        )
 
     @property
     def n_decisions(self) -> int:

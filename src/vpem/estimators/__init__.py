@@ -1,7 +1,8 @@
 """The scikit-learn face of vpem."""
 
 from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans
+from vpem.estimators.gaussian import VerticalGaussianMixture
 from vpem.estimators.kmeans import VerticalKMeans
-from vpem.estimators.mixture import VerticalGaussianMixture
+from vpem.estimators.mixture import VerticalMixture
 
-__all__ = ["VerticalGaussianMixture", "VerticalKMeans", "DistributedDimensionKMeans"]
+__all__ = ["VerticalGaussianMixture", "VerticalMixture", "VerticalKMeans", "DistributedDimensionKMeans"]

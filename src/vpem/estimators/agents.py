@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vpem.core.agent.message import AgentNumber, Message
-from vpem.core.agent.work import Given
+from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement
@@ -17,41 +17,39 @@ from vpem.simulation.model import Mixture
 from vpem.transports.inprocess import InProcess, make_agents
 
 
-def fit_with_agents(
-    X: Table, network: Network, agreement: Agreement, given: Sequence[Given], progress: Progress
-) -> MixtureFit:
+def fit(table: Table, network: Network, agreement: Agreement, given: Sequence[Given], watch: Progress) -> MixtureFit:
     """Let the agents of a network fit, and put together what each of them has found.
 
     Parameters
     ----------
-    X : Table of shape (n_samples, n_features)
+    table : Table of shape (n_samples, n_features)
     network : Network
     agreement : Agreement
     given : sequence of Given
         Starts of all blocks, or parts of them; empty if there are none.
-    progress : Progress
+    watch : Progress
 
     Returns
     -------
     MixtureFit
         With the traffic of all starts, as it was really sent.
     """
-    agents = make_agents(X, network, agreement, given)
+    agents = make_agents(table, network, agreement, given)
     first = AgentNumber(network.hubs[0].root)  # in one process, they are numbered by position
     seen = [-1, 0]
 
-    def watch(message: Message) -> None:
+    def listen(message: Message) -> None:
         if message.receiver != first and len(transport.agents) > 1:
             return
         now = transport.agents[first].state.progress
         if now.start != seen[0] and now.run is not None:
             seen[:] = now.start, 0
-            progress.start(now.start)
+            watch.start(now.start)
         if now.run is not None and now.run.iteration > seen[1]:
             seen[1] = now.run.iteration
-            progress.iteration(now.run.iteration, now.run.history[-1])
+            watch.iteration(now.run.iteration, now.run.history[-1])
 
-    transport = InProcess(agents, watch=watch if progress.verbose else None)
+    transport = InProcess(agents, watch=listen if watch.verbose else None)
     transport.start().run()
     for agent in transport.agents.values():
         if agent.error is not None:  # who found out, and not only was told
@@ -70,13 +68,13 @@ def fit_with_agents(
     root = transport.agents[first]
     assert root.model is not None, "as above"
     result = MixtureFit(
-        Mixture(np.array(weights), tuple(blocks)),
+        Mixture(agreement.settings.density, np.array(weights), tuple(blocks)),
         tuple(np.array(histories, dtype=np.float64).T),
         root.model.converged,
         tuple(repair._replace(party=names[str(repair.party)]) for repair in root.repairs),
         transport.traffic(network),
     )
-    progress.start(root.model.start)
-    progress.last = float(result.lower_bounds[-1].mean()) if result.lower_bounds else None
-    progress.end(result.converged, result.n_iter, len(result.repairs))
+    watch.start(root.model.start)
+    watch.last = float(result.lower_bounds[-1].mean()) if result.lower_bounds else None
+    watch.end(result.converged, result.n_iter, len(result.repairs))
     return result

@@ -14,10 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from vpem.core.blocks.covariances import STRUCTURES
-from vpem.core.blocks.gaussian import CollapsedComponentError, make_block
 from vpem.core.blocks.kernels import count_larger
-from vpem.core.blocks.overall import LARGEST
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import Network, assign_columns, make_network
@@ -49,23 +46,6 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
-
-
-def check_shrinkage(value: Any, covariance_type: str) -> float | str | None:
-    """None, "oas" or a number from 0 to 1; above 0 only where covariances have more than a diagonal."""
-    if value is None:
-        return None
-    if not (isinstance(value, str) and value == "oas"):
-        if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) <= 1:
-            raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {value!r}")
-        value = float(value)
-    if value != 0 and not STRUCTURES[covariance_type].is_matrix:
-        raise ValueError(
-            "expected covariance_type 'full' or 'tied' with shrinkage, which draws covariances toward their "
-            f"diagonals, got shrinkage={value!r} with {covariance_type!r}; try shrinkage=None"
-        )
-    found: float | str = value
-    return found
 
 
 @contextmanager
@@ -164,63 +144,6 @@ def check_weights_init(given: Any, n_components: int) -> Array:
 def check_means_init(means: Any, n_components: int, n_features: int) -> Array:
     """Means in the order of the table's columns."""
     return finite_array("means_init", means, (n_components, n_features))
-
-
-def covariances_from_precisions(
-    precisions: Any, covariance_type: str, n_components: int, network: Network
-) -> list[Array]:
-    """Each block's covariances, in the shapes of `vpem.core.blocks.gaussian.Block`, from `precisions_init`."""
-    n_blocks = len(network.hubs)
-    if isinstance(precisions, str | dict) or not hasattr(precisions, "__len__"):
-        raise ValueError(f"expected precisions_init to be a list with an array for each block, got {precisions!r}")
-    if len(precisions) != n_blocks:
-        raise ValueError(
-            f"expected precisions_init with one entry for each of the {n_blocks} blocks (in the order of hubs_), "
-            f"got {len(precisions)}"
-        )
-    covariances: list[Array] = []
-    for number, (given, columns) in enumerate(zip(precisions, network.block_columns, strict=True)):
-        width = len(columns)
-        shape = {
-            "full": (n_components, width, width),
-            "tied": (width, width),
-            "diag": (n_components, width),
-            "spherical": (n_components,),
-        }[covariance_type]
-        name = f"precisions_init[{number}]"
-        found = finite_array(name, given, shape)
-        is_matrix = STRUCTURES[covariance_type].is_matrix
-        inverse = _inverses(found.reshape(-1, width, width) if is_matrix else found.reshape(n_components, -1))
-        if inverse is None:
-            needed = "symmetric and positive definite" if is_matrix else "positive"
-            raise ValueError(
-                f"expected {name} to be {needed}, with variances (its inverse) from {1 / LARGEST**2:g} to "
-                f"{LARGEST**2:g}, got {given!r}; scale the columns if they are that small or large"
-            )
-        covariances.append(inverse)
-    return covariances
-
-
-def _inverses(precisions: Array) -> Array | None:
-    """Covariances of (n_components, width, width) or (n_components, width) precisions; None if they are none."""
-    no_means, found = np.zeros((len(precisions), precisions.shape[-1])), precisions
-    # By a power of two, which changes no digit: LAPACK must neither overflow nor take small numbers for zeros.
-    _, exponents = np.frexp(np.abs(precisions).max(axis=tuple(range(1, precisions.ndim)), keepdims=True))
-    scaled = np.ldexp(precisions, -exponents)
-    try:
-        make_block(no_means, scaled)
-        with np.errstate(over="ignore", under="ignore"):
-            if scaled.ndim == 3:
-                if np.abs(scaled - scaled.transpose(0, 2, 1)).max() > 1e-8:
-                    return None
-                found = np.ldexp(np.linalg.inv(scaled), -exponents)
-            else:
-                found = 1.0 / precisions
-        make_block(no_means, found)
-    except (np.linalg.LinAlgError, CollapsedComponentError):
-        return None
-    variances = np.diagonal(found, axis1=1, axis2=2) if found.ndim == 3 else found
-    return found if ((variances >= LARGEST**-2) & (variances <= LARGEST**2)).all() else None
 
 
 def finite_array(name: str, value: Any, shape: tuple[int, ...]) -> Array:

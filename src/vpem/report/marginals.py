@@ -1,55 +1,42 @@
-"""What a fitted mixture says about one feature, and about two."""
+"""What a fitted mixture says about one feature."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from vpem.core.blocks.arrays import Array, Block
+from vpem.core.blocks.density import Density
+
+N_POINTS = 101
+"""Points of a curve."""
 
 
-def component_deviations(blocks: Sequence[Array], columns: Sequence[Sequence[int]], shape: tuple[int, int]) -> Array:
-    """Standard deviations of the components in every feature.
+def component_deviations(density: Density, blocks: Sequence[Block], columns: Sequence[Sequence[int]]) -> Array:
+    """Standard deviations of the components in every feature; (n_components, n_features).
 
     Parameters
     ----------
-    blocks : sequence of arrays
-        Each block's covariances, (n_components or 1, n_columns, n_columns), or variances, (n_components, n_columns or
-        1), as `as_matrices` returns them.
+    density : Density
+    blocks : sequence of Block
     columns : sequence of sequences of int
         Each block's column numbers.
-    shape : (n_components, n_features)
-
-    Returns
-    -------
-    array of shape (n_components, n_features)
     """
-    deviations = np.empty(shape)
-    for held, block in zip(columns, blocks, strict=True):
-        variances = np.diagonal(block, axis1=1, axis2=2) if block.ndim == 3 else block
-        deviations[:, list(held)] = np.sqrt(variances)
-    return deviations
+    found = np.concatenate([density.deviations(block) for block in blocks], axis=1)
+    return found[:, np.argsort(np.concatenate(columns))]
 
 
-def component_correlations(block: Array) -> Array | None:
-    """Correlations of a block of matrices, of the same shape; None for variances, or for a single column."""
-    if block.ndim != 3 or block.shape[-1] == 1:
-        return None
-    deviations = np.sqrt(np.diagonal(block, axis1=1, axis2=2))
-    correlations: Array = block / deviations[:, :, None] / deviations[:, None, :]
-    return correlations
+def component_curves(density: Density, block: Block, column: int, limits: Array) -> Array | None:
+    """Densities of one column's components at points from limit to limit; (n_components, N_POINTS).
 
-
-def as_matrices(covariances: Array, n_columns: int, covariance_type: str) -> Array:
-    """A block's covariances in scikit-learn's shape, as matrices (3-dimensional) or variances (2-dimensional)."""
-    covariances = np.asarray(covariances, dtype=np.float64)
-    if covariances.ndim == 1:
-        return covariances[:, None]
-    if covariances.shape == (n_columns, n_columns) and covariance_type != "diag":
-        return covariances[None]
-    return covariances
+    None if they are the normal curves of the components' means and deviations, which need no points.
+    """
+    points = np.linspace(limits[0], limits[1], N_POINTS)
+    means, deviations = (part(block)[:, [column]] for part in (density.means, density.deviations))
+    normal = np.exp(-0.5 * np.square((points - means) / deviations)) / (np.sqrt(2 * np.pi) * deviations)
+    curves: Array = np.exp(density.marginal(block, column, points))
+    return None if np.allclose(curves, normal, rtol=1e-6, atol=1e-9 * normal.max()) else curves
 
 
 def component_differences(weights: Array, means: Array, deviations: Array) -> Array:

@@ -26,10 +26,11 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.blocks.density import Density
 from vpem.core.rows import Table
 from vpem.files import replacing
 from vpem.report.bins import SMALLEST_COUNT, Bins, count_bins, find_limits
-from vpem.report.marginals import as_matrices, component_correlations, component_deviations, component_differences
+from vpem.report.marginals import component_curves, component_deviations, component_differences
 from vpem.report.places import place_agents
 
 Array = NDArray[np.float64]
@@ -60,7 +61,7 @@ def write_report(
 
     Parameters
     ----------
-    model : VerticalGaussianMixture
+    model : VerticalGaussianMixture or VerticalMixture
         Fitted.
     X : array-like or table of shape (n_samples, n_features)
         The table that it was fitted on.
@@ -86,7 +87,7 @@ def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names
 
     Parameters
     ----------
-    model : VerticalGaussianMixture
+    model : VerticalGaussianMixture or VerticalMixture
         Fitted.
     X : array-like or table of shape (n_samples, n_features)
         The table that it was fitted on; numpy, a data frame, or a table that streams its rows. Read twice, some rows
@@ -130,7 +131,7 @@ def describe(model: Any, table: Table, title: str, feature_names: Sequence[str] 
         "gain": None if certificate is None else _short(certificate.gain),
         "smallest": SMALLEST_COUNT,
         **_describe_network(model, agents, params.get("graph")),
-        **_describe_features(model, table, _feature_names(model, feature_names), params["covariance_type"]),
+        **_describe_features(model, table, _feature_names(model, feature_names)),
         "traffic": {
             "messages": model.traffic_.messages,
             "bytes": model.traffic_.bytes,
@@ -183,11 +184,11 @@ def _describe_network(model: Any, agents: Sequence[Hashable], graph: Any) -> dic
 # Features
 
 
-def _describe_features(model: Any, table: Table, names: Sequence[str], kind: str) -> dict[str, Any]:
+def _describe_features(model: Any, table: Table, names: Sequence[str]) -> dict[str, Any]:
     """Histograms and parameters of the features; in the figures, 0 and 1 are the limits."""
     columns_of = [hub.columns for hub in model.hubs_]
-    blocks = [as_matrices(block, len(held), kind) for block, held in zip(model.covariances_, columns_of, strict=True)]
-    deviations = component_deviations(blocks, columns_of, model.means_.shape)
+    density, blocks = model._mixture.density, model._mixture.blocks
+    deviations = component_deviations(density, blocks, columns_of)
     differences = component_differences(model.weights_, model.means_, deviations)
     ranked = np.argsort(-differences, kind="stable")
     columns = sorted(ranked[:MOST_FEATURES].tolist())
@@ -218,7 +219,7 @@ def _describe_features(model: Any, table: Table, names: Sequence[str], kind: str
         "n_pair_bins": n_pair_bins,
         "shades": {f"{one},{other}": _shade(counts) for (one, other), counts in bins.pairs.items()},
         "correlations": [
-            _triangles(component_correlations(block), held, place_of, model.weights_ * len(table) < SMALLEST_COUNT)
+            _triangles(density.correlations(block), held, place_of, model.weights_ * len(table) < SMALLEST_COUNT)
             for block, held in zip(blocks, columns_of, strict=True)
         ],
         "missing": _missing(bins, len(table)),
@@ -228,12 +229,22 @@ def _describe_features(model: Any, table: Table, names: Sequence[str], kind: str
 def _parameters(model: Any, column: int, deviations: Array, limits: Array, observed: int) -> dict[str, Any]:
     """Means and deviations of one feature, (n_components,) each, in units of its figure; None where hidden.
 
+    And curves, (n_components, N_POINTS), if they are not normal.
+
     A component that stands for fewer than `SMALLEST_COUNT` values would tell them.
     """
     span = float(limits[1] - limits[0])
     hidden = np.isnan(span) | (model.weights_ * observed < SMALLEST_COUNT)
     means = np.where(hidden, np.nan, (model.means_[:, column] - limits[0]) / span)
-    return {"means": _short(means), "deviations": _short(np.where(hidden, np.nan, deviations / span))}
+    found = {"means": _short(means), "deviations": _short(np.where(hidden, np.nan, deviations / span))}
+    b, hub = next((b, hub) for b, hub in enumerate(model.hubs_) if column in hub.columns)
+    mixture = model._mixture
+    curves = None
+    if not np.isnan(span):
+        curves = component_curves(mixture.density, mixture.blocks[b], list(hub.columns).index(column), limits)
+    if curves is not None:  # otherwise they follow from means and deviations
+        found["curves"] = _short(np.where(hidden[:, None], np.nan, curves * span))
+    return found
 
 
 def _triangles(
@@ -287,8 +298,8 @@ def _check(model: Any, X: Any) -> Table:
     """The table, if it suits the model."""
     if not hasattr(model, "weights_") or not hasattr(model, "hubs_"):
         raise TypeError(
-            f"expected a fitted VerticalGaussianMixture, got {type(model).__name__} without weights_ or hubs_; "
-            "try model.fit(X) first"
+            f"expected a fitted VerticalGaussianMixture or VerticalMixture, got {type(model).__name__} without "
+            "weights_ or hubs_; try model.fit(X) first"
         )
     table = _Rows(X if hasattr(X, "shape") else np.asarray(X, dtype=np.float64))
     expected = model.means_.shape[1]
@@ -331,7 +342,7 @@ def _say(value: Any) -> str:
         return f"array of shape {tuple(value.shape)}"
     if isinstance(value, Mapping):
         return f"{len(value)} parties"
-    if hasattr(value, "schedule"):  # a summation: a small description of a few numbers
+    if hasattr(value, "schedule") or isinstance(value, Density):  # a small description of a few numbers
         return repr(value)[:200]
     if isinstance(value, Sequence):
         return f"list of {len(value)}"

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import batch_slices
-from vpem.core.blocks.covariances import CovarianceRule
-from vpem.core.blocks.gaussian import (
-    Block,
-    CollapsedComponentError,
-    Statistics,
-    careful_m_steps,
-    make_weights,
-    n_present,
-)
+from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.sweep import Sums, em_pass
+from vpem.core.blocks.weights import make_weights, n_present
 from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import Repair
 from vpem.core.decisions.stopping import comparable_bound, has_converged
@@ -84,12 +78,10 @@ def e_step(
     compare: bool = False,
 ) -> tuple[Sums, Array]:
     """One pass over rows with fixed parameters, and the sum of the scalars; scores are the roots' log-likelihoods."""
-    layout = problem.layout(mixture.weights.shape[1], is_matrix=mixture.blocks[0].covariances.ndim == 3)
     weights = mixture.weights[:1] if channel.n_views == 1 else mixture.weights
     log_weights = np.log(np.broadcast_to(weights, (channel.n_views, weights.shape[1])))
     halves = em_pass(
-        layout,
-        mixture.blocks,
+        problem.pack(mixture.density, mixture.blocks, mixture.weights.shape[1]),
         problem.order,
         problem.overall,
         log_weights,
@@ -105,7 +97,7 @@ def m_steps(
     problem: Problem,
     counts: Array,
     statistics: Sequence[Statistics],
-    rule: CovarianceRule,
+    density: Density,
     previous: Sequence[Block],
 ) -> tuple[Mixture, list[list[int]]]:
     """Every root's M-step: its own estimate of the weights, and its block.
@@ -116,8 +108,8 @@ def m_steps(
     collapsed : list of lists of int
         Components that kept their last parameters, in each block.
     """
-    blocks, collapsed = careful_m_steps(statistics, rule, previous, problem.overall.smallest_variances)
-    return Mixture(make_weights(counts), tuple(blocks)), collapsed
+    blocks, collapsed = density.m_steps(statistics, previous, problem.overall.columns)
+    return Mixture(density, make_weights(counts), tuple(blocks)), collapsed
 
 
 def em(
@@ -156,19 +148,20 @@ def em(
     repairer = Repairer(problem, channel)
     history = [] if before is None else [before]
     n_before = len(history)
-    mixture, converged = start, False
-    now = begin_pass([None] * len(batches), channel.n_views)
+    mixture, converged, density = start, False, settings.density
+    now = begin_pass([None] * len(batches), density, channel.n_views)
     while len(history) - n_before < settings.max_iter and not converged:
         iteration = len(history) - n_before + 1
         collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
         for number, batch in enumerate(batches):
             about = _about(problem, settings, number, is_last=batch_size is not None and now.is_last)
             if about.scalars is not None:
-                about = about._replace(scalars=now.densities(mixture.blocks)[:, None])
+                about = about._replace(scalars=now.densities(mixture.blocks, density)[:, None])
             result, scalars = e_step(problem, channel, mixture, about, within=batch)
-            now, total = now.take(result, scalars[:, 0] if scalars.shape[1] else scalars.sum(axis=1), mixture.weights)
+            extra = scalars[:, 0] if scalars.shape[1] else np.zeros(channel.n_views)
+            now, total = now.take(result, extra, mixture.weights, density)
             if total is not None:
-                mixture, broken = m_steps(problem, total.counts, total.statistics, settings.rule, mixture.blocks)
+                mixture, broken = m_steps(problem, total.counts, total.statistics, density, mixture.blocks)
                 collapsed = [old.union(new) for old, new in zip(collapsed, broken, strict=True)]
         assert now.earlier is not None, "a table has rows"
         history.append(now.lower_bounds)
@@ -180,7 +173,7 @@ def em(
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
-        now = begin_pass(now.kept, channel.n_views, fresh=not sound)
+        now = begin_pass(now.kept, density, channel.n_views, fresh=not sound)
     _last_sums(problem, channel, mixture, settings, batches, has_energy=batch_size is not None)
     return MixtureFit(mixture, tuple(history[n_before:]), converged, repairer.all_repairs(), channel.traffic)
 
@@ -217,9 +210,9 @@ def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certifica
     here, exact = final, channel
     if not channel.is_exact:
         exact = Channel(ExactSum(), problem.network)
-        assembled = Mixture(mixture.weights.mean(axis=0, keepdims=True), mixture.blocks)
+        assembled = replace(mixture, weights=mixture.weights.mean(axis=0, keepdims=True))
         here, _ = e_step(problem, exact, assembled)
-    stepped, collapsed = m_steps(problem, here.counts, here.statistics(), settings.rule, mixture.blocks)
+    stepped, collapsed = m_steps(problem, here.counts, here.statistics(), settings.density, mixture.blocks)
     if any(collapsed):
         return Certificate(math.inf, final.disagreement)
     there, _ = e_step(problem, exact, stepped, statistics=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.packed import Densities
+from vpem.core.blocks.density import Packed
 from vpem.core.blocks.sweep import Sums, kmeans_pass
 from vpem.core.decisions.initial import (
     choose_candidate,
@@ -93,7 +93,7 @@ def kmeans(
     return KMeansFit(tuple(centres), n_iter, converged)
 
 
-def assign(problem: Problem, channel: Channel, centres: Sequence[Array], fill: Densities | None = None) -> Sums:
+def assign(problem: Problem, channel: Channel, centres: Sequence[Array], fill: Packed | None = None) -> Sums:
     """Give every row to the nearest centre, at each root by the distances that it sees; collect around the centres.
 
     With `fill`, for which gaps are filled in, blocks are collected as EM needs them; otherwise each column by itself.

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from threading import Lock
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.covariances import CovarianceRule
-from vpem.core.blocks.gaussian import Block
+from vpem.core.blocks.arrays import Block
+from vpem.core.blocks.density import Density, Packed
 from vpem.core.blocks.overall import Overall, describe
-from vpem.core.blocks.packed import Layout, columns_first, make_layout
+from vpem.core.blocks.tiles import Layout, columns_first
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Rows, Table
@@ -34,6 +35,8 @@ class Problem:
     overall: Overall
     lock: Lock = field(default_factory=Lock, repr=False)
     """One thread reads a table on disk at a time."""
+    layouts: dict[tuple[Density, int], Layout] = field(default_factory=dict, repr=False)
+    """By density and number of components; see `pack`."""
 
     @cached_property
     def n_threads(self) -> int:
@@ -59,9 +62,12 @@ class Problem:
         """The network between the blocks, before anything was sent."""
         return Channel(self.summation, self.network)
 
-    def layout(self, n_components: int, *, is_matrix: bool) -> Layout:
-        """Where each block's statistics are packed."""
-        return _layout(tuple(len(held) for held in self.network.block_columns), n_components, is_matrix)
+    def pack(self, density: Density, blocks: Sequence[Block], n_components: int) -> Packed:
+        """All roots' blocks as a pass over the rows needs them; where each one is stays the same during a fit."""
+        key = density, n_components
+        if key not in self.layouts:
+            self.layouts[key] = density.layout([len(held) for held in self.network.block_columns], n_components)
+        return density.pack(blocks, self.layouts[key])
 
     def read(self, rows: slice) -> Rows:
         """Some rows; a view where that is possible."""
@@ -74,25 +80,18 @@ class Problem:
         """Some rows in the order of the kernels; (n_features, n_rows)."""
         return columns_first(rows, self.order)
 
-    def as_in_table(self, packed: Array) -> Array:
-        """Parameters (n_components, n_features) in the order of the blocks, put into the order of the table."""
-        return np.ascontiguousarray(packed[:, np.argsort(self.order)])
 
-
-@lru_cache(maxsize=16)
-def _layout(widths: tuple[int, ...], n_components: int, is_matrix: bool) -> Layout:
-    return make_layout(widths, n_components, is_matrix=is_matrix)
-
-
-def make_problem(X: Table, network: Network, summation: Summation, rule: CovarianceRule | None = None) -> Problem:
-    """Look at the columns once; with a rule for covariances, for EM."""
-    return Problem(X, network, summation, describe(X, network, rule))
+def make_problem(X: Table, network: Network, summation: Summation, density: Density | None = None) -> Problem:
+    """Look at the columns once; with a density, for EM."""
+    return Problem(X, network, summation, describe(X, network, density))
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """All roots' parameters."""
 
+    density: Density
+    """What the blocks are parameters of."""
     weights: Array
     """(n_views, n_components): each root's own estimate, or one if all are the same."""
     blocks: tuple[Block, ...]

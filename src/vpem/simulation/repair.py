@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.decisions.repair import MOST_REPAIRS, Repair, RepairQueue, repair_block, repair_weights
+from vpem.core.decisions.repair import MOST_REPAIRS, Repair, RepairQueue, repair_weights
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Mixture, Problem
 
@@ -72,12 +73,12 @@ class Repairer:
 
 
 def repair_mixture(problem: Problem, mixture: Mixture, components: Sequence[int], rows: NDArray[np.intp]) -> Mixture:
-    """Put some components on some rows, with each party's overall covariance and an average weight."""
+    """Put some components on some rows, otherwise as all rows are, with an average weight."""
     if not components:
         return mixture
     parts = problem.overall.rows(problem.X, rows, problem.network)
     blocks = tuple(
-        repair_block(block, components, part, everything)
+        mixture.density.restart(block, components, part, everything)
         for block, part, everything in zip(mixture.blocks, parts, problem.overall.blocks, strict=True)
     )
-    return Mixture(repair_weights(mixture.weights, components), blocks)
+    return replace(mixture, weights=repair_weights(mixture.weights, components), blocks=blocks)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.batches import Kept
-from vpem.core.blocks.gaussian import Statistics, n_present
 from vpem.core.blocks.overall import Overall
+from vpem.core.blocks.weights import n_present
 from vpem.core.decisions.repair import Case, Repair, RepairQueue
 from vpem.core.settings import Settings
 from vpem.simulation.channel import Channel
@@ -70,12 +70,13 @@ def online_step(
     n_steps = stream.n_steps + 1
     share = n_steps**-STEP_POWER
     n_there = float(n_present(new.counts)[0])
-    kept, n_rows = new * (share / n_there), n_there
+    density = settings.density
+    kept, n_rows = new.times(share / n_there, density), n_there
     if stream.kept is not None:
-        kept += stream.kept * (1.0 - share)
+        kept = kept.plus(stream.kept.times(1.0 - share, density), density)
         n_rows = 1.0 / (share**2 / n_there + (1.0 - share) ** 2 / stream.n_rows)
-    whole = kept * n_rows
-    stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, settings.rule, mixture.blocks)
+    whole = kept.times(n_rows, density)
+    stepped, collapsed = m_steps(problem, whole.counts, whole.statistics, density, mixture.blocks)
     repairer = Repairer(problem, channel, RepairQueue(stream.waiting, most_repairs=math.inf))
     stepped, _ = repairer.visit(n_steps, stepped, whole.counts, collapsed, result.worst[1])
     repaired = [case.component for case in repairer.queue.restarted]
@@ -91,12 +92,7 @@ def _forget(kept: Kept, mixture: Mixture, components: list[int]) -> Kept:
     """Statistics in which some components count for what they were restarted with."""
     counts = kept.counts.copy()
     counts[:, components] = np.broadcast_to(mixture.weights, counts.shape)[:, components]
-    found = []
-    for own, block in zip(kept.statistics, mixture.blocks, strict=True):
-        weights, means, scatters = own.counts.copy(), own.means.copy(), own.scatters.copy()
-        weights[components] = mixture.weights.mean(axis=0)[components]
-        means[components] = block.means[components]
-        covariances = np.broadcast_to(block.covariances, scatters.shape)
-        scatters[components] = (covariances.T * weights).T[components]
-        found.append(Statistics(weights, means, scatters, own.gap_entropy))
-    return Kept(counts, kept.entropy, tuple(found))
+    weights = mixture.weights.mean(axis=0)
+    pairs = zip(kept.statistics, mixture.blocks, strict=True)
+    found = tuple(mixture.density.forget(own, components, weights, block) for own, block in pairs)
+    return Kept(counts, kept.entropy, found)

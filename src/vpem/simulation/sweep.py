@@ -7,15 +7,13 @@ that the result is the same, bit for bit, however many threads there are.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks import kernels
-from vpem.core.blocks.packed import Distances
 from vpem.core.blocks.sweep import Pass, Sums
+from vpem.core.blocks.tiles import Distances, Tile
 from vpem.core.network.summation import Shape
 from vpem.core.rows import row_chunks
 from vpem.simulation.channel import Channel
@@ -68,7 +66,7 @@ def sweep(
     within = slice(0, len(problem.X)) if within is None else within
     first, n_hubs = int(channel.view_of_hub[0]), len(problem.network.hubs)
     scalars = np.empty((n_hubs, 0)) if about.scalars is None else about.scalars
-    shape = Shape(within.stop - within.start, halves.layout.n_components, scalars.shape[1])
+    shape = Shape(within.stop - within.start, halves.n_components, scalars.shape[1])
     adder, whole = channel.linear, np.empty((0, 0, 0))
     if adder is None:
         terms = np.hstack([_contribute(problem, halves, within).reshape(n_hubs, -1), scalars])
@@ -78,12 +76,7 @@ def sweep(
     else:
         channel.count(shape, about.n_decisions)
         scalars = adder.add(scalars)
-    is_plain = (
-        channel.is_exact
-        and halves.layout.by_column.all()
-        and halves.layout.n_columns > NARROW
-        and not problem.overall.has_gaps.any()
-    )
+    is_plain = channel.is_exact and len(problem.order) > NARROW and not problem.overall.has_gaps.any()
     chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
 
     def run(halves: Pass) -> Sums:
@@ -99,7 +92,10 @@ def sweep(
                 halves.collect(tile, sums, own, first=first, compare=compare)
             return own.rank()
 
-        work = partial(_by_rows, problem, halves) if is_plain else by_tiles
+        def by_rows(rows: slice) -> Sums:
+            return halves.take_rows(problem.read(rows), rows)
+
+        work = by_rows if is_plain and halves.takes_rows else by_tiles
         total: Sums | None = None
         with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
             for part in parts:
@@ -115,7 +111,7 @@ def sweep(
 
 def _contribute(problem: Problem, halves: Pass, within: slice) -> Array:
     """Every block's terms of some rows, for a sum that takes them whole; (n_hubs, n_rows, n_components)."""
-    found = np.empty((len(problem.network.hubs), within.stop - within.start, halves.layout.n_components))
+    found = np.empty((len(problem.network.hubs), within.stop - within.start, halves.n_components))
 
     def work(rows: slice) -> None:
         for tile in halves.tiles(problem.read(rows), rows.start):
@@ -127,31 +123,6 @@ def _contribute(problem: Problem, halves: Pass, within: slice) -> Array:
         for _ in parts:
             pass
     return found
-
-
-def _by_rows(problem: Problem, halves: Pass, rows: slice) -> Sums:
-    """Both halves at once, where all columns are independent and the sum is exact: each row is read once."""
-    own, chunk, shifts = halves.begin(), np.ascontiguousarray(problem.read(rows)), halves.shifts
-    centre = np.empty((halves.layout.n_components, 0)) if shifts is None else problem.as_in_table(shifts)
-    sums = np.zeros((3, *centre.shape))
-    scores = np.empty((1, len(chunk)))
-    contributions = halves.contributions
-    if isinstance(contributions, Distances):
-        distances = np.zeros((1, halves.layout.n_components, len(chunk)))
-        kernels.add_row_distances(chunk, problem.as_in_table(contributions.centres), distances[0])
-        kernels.respond_nearest(distances, scores, own.counts)
-        if shifts is not None:
-            kernels.collect_rows(chunk, centre, distances[0], *sums)
-    else:
-        assert halves.log_weights is not None, "EM's"
-        packed = contributions.means, contributions.scales, contributions.column_normalizers
-        parameters = *map(problem.as_in_table, packed), halves.log_weights[0]
-        kernels.pass_columns(chunk, *parameters, centre, *sums, own.counts[0], scores[0], own.entropies)
-        own.seen.append((scores[0], rows))
-    if own.tally is not None:
-        own.tally.counts, own.tally.firsts, own.tally.seconds = sums[:, :, problem.order]
-    own.scores += scores.sum()
-    return own.rank()
 
 
 def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> Array:
@@ -178,9 +149,9 @@ def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> 
         chunk = problem.read(rows)
         out = np.zeros((n_targets, shape.width, len(chunk)))
         if channel.is_exact:
-            kernels.add_row_distances(np.ascontiguousarray(chunk), problem.as_in_table(centres), out[0])
+            contributions.add_rows(chunk, problem.order, out[0])
         else:
-            contributions.add(problem.columns_first(chunk), problem.block_of_column, out)
+            contributions.add(Tile(problem.columns_first(chunk), rows), problem.block_of_column, out)
             out = out if adder is None else adder.seen_by(first).add(out)
         terms[:, rows] = out.transpose(0, 2, 1)
 

@@ -16,7 +16,7 @@ import numpy as np
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS, AgentNumber, Message, StaleMessageError
 from vpem.core.agent.progress import AgentState
-from vpem.core.agent.work import Given
+from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import SERVER, Network
 from vpem.core.network.traffic import Traffic

@@ -19,6 +19,7 @@ import numpy as np
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import KINDS, AgentNumber, Header, Message, RemoteProtocolError, header_of
 from vpem.core.agent.progress import AgentState
+from vpem.core.blocks.arrays import Arrays, Block, Statistics
 from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
@@ -137,6 +138,8 @@ def decode_state(saved: bytes) -> AgentState:
 
 
 def _from_array(value: Any) -> Any:
+    if isinstance(value, Arrays):
+        return value.arrays
     if isinstance(value, np.ndarray):
         little = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False)
         return (value.dtype.kind + str(value.dtype.itemsize), value.shape, little.tobytes())
@@ -145,7 +148,9 @@ def _from_array(value: Any) -> Any:
     raise NotImplementedError(f"a state holds plain values, not {type(value)}")
 
 
-def _to_array(kind: type, value: Any) -> Any:  # noqa: ARG001 (arrays are the only kind)
+def _to_array(kind: type, value: Any) -> Any:
+    if kind in (Block, Statistics):
+        return kind(**{name: _to_array(np.ndarray, array) for name, array in value.items()})
     name, shape, content = value
     if name not in ("f8", "i8", "u8", "u1"):
         raise msgspec.ValidationError(f"expected an array of numbers, got {name!r}")

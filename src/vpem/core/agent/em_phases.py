@@ -13,15 +13,11 @@ import numpy as np
 
 from vpem.core.agent.progress import Array, Model, Prediction, Progress, Run
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
-from vpem.core.blocks.gaussian import (
-    Block,
-    CollapsedComponentError,
-    make_block,
-    make_weights,
-    normalize,
-)
+from vpem.core.blocks.arrays import Block
+from vpem.core.blocks.density import CollapsedComponentError
+from vpem.core.blocks.weights import make_weights, normalize
 from vpem.core.decisions.passes import begin_pass
-from vpem.core.decisions.repair import make_cases, repair_block, repair_weights
+from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged
 from vpem.core.network.summation import Shape
 
@@ -32,16 +28,9 @@ def begin_run(
     """EM from a start; what the party was given goes before what was found."""
     findings = np.full(work.settings.n_components, math.inf)
     if work.is_root:
-        given = work.given
-        weights = weights if given.weights is None else given.weights
-        if given.means is not None or given.covariances is not None:
-            means = given.means if block is None or given.means is not None else block.means
-            covariances = given.covariances if block is None or given.covariances is not None else block.covariances
-            assert means is not None, "without a start, everything is given"
-            assert covariances is not None, "without a start, everything is given"
-            block = make_block(means, covariances)
+        weights, block = work.given.complete(weights, block, work.density)
         findings[list(collapsed)] = work.hub
-    run = Run(findings, weights, block, visits=begin_pass([None] * len(work.batches)))
+    run = Run(findings, weights, block, visits=begin_pass([None] * len(work.batches), work.density))
     return replace(progress, phase="iterate", clustering=None, run=run)
 
 
@@ -56,7 +45,7 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
         assert run.weights is not None, "a root has weights"
         values = work.contribute(work.em_pass(run.block, run.weights), rows)
         if has_energy:
-            energy = np.zeros(1) if run.final else run.visits.densities([run.block])
+            energy = np.zeros(1) if run.final else run.visits.densities([run.block], work.density)
             values = np.concatenate([values, energy])
     if number == 0:
         decision = np.array([1.0, math.inf, *run.findings])
@@ -113,7 +102,7 @@ def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     queue, repaired = run.queue.take(len(rows))
     run = replace(run, queue=queue)
     if run.block is not None and run.weights is not None and repaired:
-        block = repair_block(run.block, repaired, work.rows(rows), work.overall.blocks[0])
+        block = work.density.restart(run.block, repaired, work.rows(rows), work.overall.blocks[0])
         run = replace(run, block=block, weights=repair_weights(run.weights, repaired))
     return replace(progress, phase="iterate", run=_find_broken(work, run, repaired))
 
@@ -135,7 +124,7 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
         agreed=(*run.agreed, agreed)[-RECENT - 1 :],
         converged=stop and sound,
         final=run.final or (stop and sound),
-        visits=begin_pass(run.visits.kept, fresh=not sound),
+        visits=begin_pass(run.visits.kept, work.density, fresh=not sound),
         collapsed=(),
     )
 
@@ -153,7 +142,7 @@ def _update(work: Work, run: Run, sums: Array, extra: Array) -> Run:
     assert run.weights is not None, "a root has weights"
     assert run.block is not None, "and a block"
     result = work.collect(work.em_pass(run.block, run.weights), work.batches[run.visits.number], sums)
-    visits, total = run.visits.take(result, extra, run.weights[None])
+    visits, total = run.visits.take(result, extra, run.weights[None], work.density)
     if total is None:
         return replace(run, visits=visits)
     block, broken = work.m_step(total.statistics[0], run.block)

@@ -13,8 +13,9 @@ from vpem.core.agent.meeting import MOST_COLUMNS, Record, Roles
 from vpem.core.agent.message import AgentNumber
 from vpem.core.agent.phases import AFTER_DONE, DONE, PHASES
 from vpem.core.agent.progress import AgentState, Exchange
-from vpem.core.agent.work import Given, Work
+from vpem.core.agent.work import Work
 from vpem.core.blocks.overall import LARGEST, too_large
+from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
 from vpem.core.network.pooling import column_rounds
 from vpem.core.network.summation import Payload, Place, Round, can_have_sent

@@ -34,8 +34,9 @@ from vpem.core.agent.message import (
 )
 from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, DONE, PHASES, settle
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, Model, Prediction, orderly
-from vpem.core.agent.work import Given, Outcome, StudyError
+from vpem.core.agent.work import Outcome, StudyError
 from vpem.core.decisions.repair import Repair
+from vpem.core.decisions.starts import Given
 from vpem.core.network.summation import NO_MEMORY
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.meeting import Record
 from vpem.core.agent.message import Message
-from vpem.core.blocks.gaussian import Block
+from vpem.core.blocks.arrays import Arrays, Block
 from vpem.core.decisions.passes import BatchPass
 from vpem.core.decisions.repair import Case, RepairQueue
 from vpem.core.network.hubs import Position
@@ -222,6 +222,10 @@ def orderly(value: Any, before: Any = None) -> Any:
         return value
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value) if value.ndim else value
+    if isinstance(value, Arrays):
+        arrays = {name: orderly(array) for name, array in value.arrays.items()}
+        is_same = all(array is value.arrays[name] for name, array in arrays.items())
+        return value if is_same else type(value)(**arrays)
     if is_dataclass(value) and not isinstance(value, type):
         changed = {}
         for part in fields(value):

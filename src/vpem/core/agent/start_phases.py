@@ -13,22 +13,20 @@ import numpy as np
 from vpem.core.agent.em_phases import begin_run
 from vpem.core.agent.progress import Array, Clustering, Integers, Progress, pack_generator, unpack_generator
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
-from vpem.core.blocks.gaussian import make_weights
-from vpem.core.blocks.overall import shared_statistics
+from vpem.core.blocks.weights import make_weights
 from vpem.core.decisions.initial import (
     KMEANS_MAX_ITER,
     KMEANS_TOL,
     START,
-    around,
     choose_candidate,
     draw_candidates,
     lloyd_stop,
     movement_limit,
     n_candidates,
-    random_responsibilities,
     random_rows,
     shared_generator,
 )
+from vpem.core.decisions.starts import start_from_seed
 from vpem.core.network.summation import Shape
 
 
@@ -57,23 +55,10 @@ def begin_start(work: Work, progress: Progress) -> Progress:
         return replace(progress, phase="first row", clustering=clustering)
     if not work.is_root or kind == "given":
         return begin_run(work, progress, None, None)
-    everything = work.overall.blocks[0]
-    if kind == "random_from_data":
-        means = work.rows(random_rows(generator, n_rows, n_components).astype(np.int64))
-        weights = np.full(n_components, 1.0 / n_components)
-        return begin_run(work, progress, weights, around(means, everything, work.settings.covariance_type))
-    # Gaps are filled in as the party's overall Gaussian expects them.
-    means = np.repeat(everything.means, n_components, axis=0)
-    before = around(means, everything, work.settings.covariance_type)
-    counts, (statistics,) = shared_statistics(
-        work.table,
-        work.lone,
-        [before],
-        lambda rows: random_responsibilities(generator, rows, n_components),
-        work.overall.has_gaps,
+    weights, (block,), (collapsed,) = start_from_seed(
+        kind, work.table, work.lone, work.overall, work.density, n_components, generator
     )
-    block, collapsed = work.m_step(statistics, before)
-    return begin_run(work, progress, make_weights(counts[0]), block, tuple(collapsed))
+    return begin_run(work, progress, weights, block, tuple(collapsed))
 
 
 def offer_first_row(work: Work, progress: Progress) -> Offer:
@@ -198,7 +183,7 @@ def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
     all_see_the_same = work.roles.agreement.summation.is_common or len(work.roles.network.hubs) == 1
     if clustering.centres is None:
         return begin_run(work, progress, None, None) if all_see_the_same else replace(progress, phase="weights")
-    before = around(clustering.centres, work.overall.blocks[0], work.settings.covariance_type)
+    before = work.density.start(clustering.centres, work.overall.blocks[0])
     halves = work.kmeans_pass(clustering.centres, fill=before)
     found = work.collect(halves, slice(0, work.roles.n_rows), -0.5 * sums)
     block, collapsed = work.m_step(found.statistics()[0], before)

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.meeting import Roles
 from vpem.core.agent.progress import Array, Integers
+from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import batch_slices
-from vpem.core.blocks.gaussian import Block, Statistics, careful_m_step
+from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, describe
-from vpem.core.blocks.packed import Densities, Layout, make_layout
 from vpem.core.blocks.sweep import Pass, Sums, em_pass, kmeans_pass
+from vpem.core.blocks.tiles import Layout
+from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Hub, HubNumber, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Shape
@@ -24,19 +26,6 @@ from vpem.core.settings import Settings
 
 ONE_VIEW = np.zeros(1, dtype=np.int64)
 """An agent sees one result of a sum: its own."""
-
-
-class Given(NamedTuple):
-    """A start that a root was given, or parts of it; for its own block."""
-
-    weights: Array | None = None
-    means: Array | None = None
-    covariances: Array | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether no start has to be found."""
-        return self.weights is not None and self.means is not None and self.covariances is not None
 
 
 class Offer(NamedTuple):
@@ -83,6 +72,11 @@ class Work:
         """How the mixture is fitted."""
         return self.roles.agreement.settings
 
+    @property
+    def density(self) -> Density:
+        """How columns are distributed within a component."""
+        return self.settings.density
+
     @cached_property
     def is_root(self) -> bool:
         """Whether it has a block."""
@@ -122,7 +116,7 @@ class Work:
     @cached_property
     def overall(self) -> Overall:
         """Moments of its block."""
-        return describe(self.table, self.lone, self.settings.rule)
+        return describe(self.table, self.lone, self.density)
 
     def rows(self, numbers: Integers) -> Array:
         """Its part of some rows; a gap becomes the column's mean."""
@@ -135,23 +129,24 @@ class Work:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of its block's statistics in EM."""
-        return make_layout([len(self.columns)], self.settings.n_components, is_matrix=self.settings.rule.is_matrix)
+        """Of its block alone."""
+        return self.density.layout([len(self.columns)], self.settings.n_components)
 
     def em_pass(self, block: Block, weights: Array, *, new_rows: bool = False) -> Pass:
         """E-step of its block; of new rows nothing is collected."""
         overall = None if new_rows else self.overall
-        return em_pass(self.layout, (block,), self.columns, overall, np.log(weights)[None], ONE_VIEW)
+        packed = self.density.pack([block], self.layout)
+        return em_pass(packed, self.columns, overall, np.log(weights)[None], ONE_VIEW)
 
     def kmeans_pass(self, centres: Array, fill: Block | None = None) -> Pass:
         """Distances to centres, (n_centres, n_columns), and what their rows give; with `fill`, as EM needs it."""
-        densities = None if fill is None else Densities(self.layout, [fill])
+        packed = None if fill is None else self.density.pack([fill], self.layout)
         zeros = np.zeros(len(self.columns), dtype=np.int64)
-        return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=densities)
+        return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=packed)
 
     def contribute(self, halves: Pass, rows: slice) -> Array:
         """Its term of a sum over some rows; (n_rows * n_components,)."""
-        found = np.empty((rows.stop - rows.start, halves.layout.n_components))
+        found = np.empty((rows.stop - rows.start, halves.n_components))
         for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
             for tile in halves.tiles(self.table[chunk], chunk.start - rows.start):
                 found[tile.rows] = halves.contribute(tile)[0].T
@@ -173,7 +168,7 @@ class Work:
 
     def m_step(self, statistics: Statistics, previous: Block) -> tuple[Block, list[int]]:
         """New parameters of the block, and what could not have any."""
-        return careful_m_step(statistics, self.settings.rule, previous, self.overall.smallest_variances[0])
+        return self.density.m_step(statistics, previous, self.overall.columns[0])
 
 
 def row_numbers(decision: Array, n_rows: int) -> Integers:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.gaussian import Block, Statistics, add_statistics, expected_log_density, scale_statistics
+from vpem.core.blocks.arrays import Block, Statistics
+from vpem.core.blocks.density import Density
 
 Array = NDArray[np.float64]
 
@@ -40,19 +41,22 @@ class Kept:
     statistics: tuple[Statistics, ...]
     """Each block's."""
 
-    def __add__(self, other: Kept | None) -> Kept:
+    def plus(self, other: Kept | None, density: Density) -> Kept:
+        """What these rows and others leave behind."""
         if other is None:
             return self
-        statistics = map(add_statistics, self.statistics, other.statistics)
+        statistics = map(density.add, self.statistics, other.statistics)
         return Kept(self.counts + other.counts, self.entropy + other.entropy, tuple(statistics))
 
-    def __mul__(self, factor: float) -> Kept:
-        statistics = tuple(scale_statistics(own, factor) for own in self.statistics)
+    def times(self, factor: float, density: Density) -> Kept:
+        """The same rows with another weight."""
+        statistics = tuple(density.scale(own, factor) for own in self.statistics)
         return Kept(factor * self.counts, factor * self.entropy, statistics)
 
-    def densities(self, blocks: Sequence[Block]) -> Array:
+    def densities(self, blocks: Sequence[Block], density: Density) -> Array:
         """What each block adds to the free energy of these rows; (n_blocks,)."""
-        return np.array([expected_log_density(*pair) for pair in zip(self.statistics, blocks, strict=True)])
+        pairs = zip(self.statistics, blocks, strict=True)
+        return np.array([density.expected_log_density(*pair) for pair in pairs])
 
     def energy(self, densities: Array, weights: Array) -> Array:
         """Free energy of these rows, as each root sees it; (n_views,).
@@ -67,9 +71,9 @@ class Kept:
         return energy
 
 
-def suffixes(kept: Sequence[Kept | None]) -> list[Kept | None]:
+def suffixes(kept: Sequence[Kept | None], density: Density) -> list[Kept | None]:
     """For each batch, what it and all after it left behind; None at the end."""
     found: list[Kept | None] = [None]
     for own in reversed(kept):
-        found.append(own if own is None else own + found[-1])
+        found.append(own if own is None else own.plus(found[-1], density))
     return found[::-1]

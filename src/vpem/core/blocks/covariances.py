@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vpem.core.blocks.weights import TINY_COUNT
 
 Array = NDArray[np.float64]
 
@@ -28,29 +29,13 @@ STRUCTURES: dict[str, Structure] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class CovarianceRule:
-    """How covariances are estimated within a block."""
-
-    covariance_type: str = "full"
-    reg_covar: float = 1e-6
-    """Added to every variance, as in scikit-learn."""
-    shrinkage: float | str | None = None
-    """How far covariances are drawn toward their diagonals; see `shrink`."""
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether covariances are whole matrices."""
-        return STRUCTURES[self.covariance_type].is_matrix
-
-
-EPSILON = float(np.finfo(np.float64).eps)
-
-TINY_COUNT = 10 * EPSILON
-"""Added to every count, as scikit-learn does, so that an empty component divides by something."""
-
-
-def estimate_covariances(counts: Array, scatters: Array, rule: CovarianceRule) -> Array:
+def estimate_covariances(
+    counts: Array,
+    scatters: Array,
+    covariance_type: str = "full",
+    reg_covar: float = 1e-6,
+    shrinkage: float | str | None = None,
+) -> Array:
     """Covariances from scatters; whether they are positive definite is for others to say.
 
     Parameters
@@ -59,7 +44,11 @@ def estimate_covariances(counts: Array, scatters: Array, rule: CovarianceRule) -
         Sums of responsibilities.
     scatters : array of shape (n_components, n_columns, n_columns) or (n_components, n_columns)
         Weighted sums of squared deviations from the means, or of their diagonals.
-    rule : CovarianceRule
+    covariance_type : {"full", "tied", "diag", "spherical"}
+    reg_covar : float
+        Added to every variance, as in scikit-learn.
+    shrinkage : float, "oas" or None
+        How far covariances are drawn toward their diagonals; see `shrink`.
 
     Returns
     -------
@@ -67,7 +56,7 @@ def estimate_covariances(counts: Array, scatters: Array, rule: CovarianceRule) -
         (n_components, n_columns, n_columns) for full, (1, n_columns, n_columns) for tied, (n_components, n_columns)
         for diag, (n_components, 1) for spherical.
     """
-    structure = STRUCTURES[rule.covariance_type]
+    structure = STRUCTURES[covariance_type]
     counts = counts + TINY_COUNT
     covariances = scatters / per_component(counts, scatters)
     if structure.is_matrix:
@@ -80,11 +69,11 @@ def estimate_covariances(counts: Array, scatters: Array, rule: CovarianceRule) -
     elif structure.shared_by == "columns":
         covariances = covariances.mean(axis=1, keepdims=True)
     if structure.is_matrix:
-        if rule.shrinkage is not None:
-            covariances = shrink(covariances, counts, rule.shrinkage, rule.reg_covar)
-        covariances += rule.reg_covar * np.eye(covariances.shape[1])
+        if shrinkage is not None:
+            covariances = shrink(covariances, counts, shrinkage, reg_covar)
+        covariances += reg_covar * np.eye(covariances.shape[1])
     else:
-        covariances += rule.reg_covar
+        covariances += reg_covar
     return covariances
 
 

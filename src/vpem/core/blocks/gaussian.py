@@ -1,372 +1,358 @@
-"""One block of a Gaussian mixture: what its rows add to the network's sum, its statistics, its M-step.
-
-A block is the part of every component's mean and covariance that belongs to one hub's columns. Blocks never
-look at each other: all that they share is the sum of their contributions (equation 12 of the paper), from
-which every root computes the responsibilities.
-"""
+"""Gaussian columns: means and covariances within each block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import inf
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.covariances import (
-    EPSILON,
-    STRUCTURES,
-    TINY_COUNT,
-    CovarianceRule,
-    estimate_covariances,
-    per_component,
-)
+from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.covariances import STRUCTURES, estimate_covariances, n_covariance_parameters
+from vpem.core.blocks.density import CollapsedComponentError, Density
+from vpem.core.blocks.factors import add_statistics, make_block, make_statistics, scale_statistics, variances
+from vpem.core.blocks.packed import Densities, MatrixLayout, make_layout
+from vpem.core.blocks.tiles import Layout, Tile
+from vpem.core.blocks.weights import TINY_COUNT
 
-Array = NDArray[np.float64]
-
-
-LOWEST = -1e300
-"""Least contribution of a row: minus infinity would turn into NaN where a network takes zero times it."""
+LEANING = 1e-8
+"""Relative difference across the diagonal up to which a covariance counts as symmetric."""
 
 
-SINGULAR = 64 * EPSILON
-"""Share of its variance, per column of the block, that a column must have left, given the others.
-
-Sums in another order, and other processors, round differently, by about EPSILON per column: a matrix that is singular
-must be found so by all of them.
-"""
-
-
-class CollapsedComponentError(ValueError):
-    """A covariance within one block is not positive definite, to rounding.
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(Density):
+    """Gaussian distribution of each block's columns; see `vpem.core.blocks.factors` for the arrays.
 
     Parameters
     ----------
-    component : int or None
-        None: the block's columns have no covariance at all, whatever the component.
-    party : object
-    repairs : int
-        How often the component was repaired in vain.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        As scikit-learn defines them, within each block.
+    reg_covar : float, default=1e-6
+        Added to every variance, as in scikit-learn.
+    shrinkage : float, "oas" or None, default=None
+        How far covariances are drawn toward their diagonals, from 0 to 1; for "full" and "tied".
     """
 
-    def __init__(self, component: int | None, party: object = None, repairs: int = 0):
-        self.component = component
-        self.party = party
-        where = "" if party is None else f" at party {party!r}"
-        what = "no component can have a covariance" if component is None else f"component {component} has collapsed"
-        again = f" ({repairs} repairs did not help)" if repairs else ""
-        super().__init__(
-            f"{what}{where}{again}: expected a positive definite covariance, got one that is singular or not "
-            "finite (too few distinct rows for the component, or columns that are constant, multiples of each other "
-            "or too large); try fewer components, a larger reg_covar, another covariance_type, shrinkage='oas', or "
-            "scaling or leaving out columns"
-        )
+    covariance_type: str = "full"
+    reg_covar: float = 1e-6
+    shrinkage: float | str | None = None
 
+    def __post_init__(self) -> None:
+        kind, amount, added = self.covariance_type, self.shrinkage, self.reg_covar
+        if not isinstance(kind, str) or kind not in STRUCTURES:
+            raise ValueError(
+                f"expected covariance_type to be one of {', '.join(map(repr, STRUCTURES))}, got {kind!r}"
+            )
+        if not _is_number(added) or not 0 <= float(added) < inf:
+            raise ValueError(f"expected reg_covar to be a finite number, 0 or more, got {added!r}")
+        object.__setattr__(self, "reg_covar", float(added))
+        if amount is None:
+            return
+        if not (isinstance(amount, str) and amount == "oas"):
+            if not _is_number(amount) or not 0 <= float(amount) <= 1:
+                raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {amount!r}")
+            object.__setattr__(self, "shrinkage", float(amount))
+        if amount != 0 and not self.is_matrix:
+            raise ValueError(
+                "expected covariance_type 'full' or 'tied' with shrinkage, which draws covariances toward their "
+                f"diagonals, got shrinkage={self.shrinkage!r} with {kind!r}; try shrinkage=None"
+            )
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """The parameters of one block; made by `make_block`.
+    @property
+    def is_matrix(self) -> bool:
+        """Whether covariances are whole matrices."""
+        return STRUCTURES[self.covariance_type].is_matrix
 
-    `covariances` and `whiteners` broadcast against the components: (n_components, n_columns, n_columns) for
-    full, (1, n_columns, n_columns) for tied, (n_components, n_columns) for diag, (n_components, 1) for spherical.
-    """
+    @property
+    def is_tied(self) -> bool:
+        """Whether all components share one covariance."""
+        return STRUCTURES[self.covariance_type].shared_by == "components"
 
-    means: Array
-    """(n_components, n_columns)"""
-    covariances: Array
-    whiteners: Array
-    """Upper triangular U with U U^T = precision (scikit-learn: precisions_cholesky_), or 1 / deviation."""
-    log_normalizers: Array
-    """(n_components,): log of the density's factor in front of the exponential."""
+    # Parameters
 
+    def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
+        """Of means, and of covariances in the shape of their type."""
+        width = 1 if STRUCTURES[self.covariance_type].shared_by == "columns" else n_columns
+        sizes = (width, width) if self.is_matrix else (width,)
+        return {"means": (n_components, n_columns), "covariances": (1 if self.is_tied else n_components, *sizes)}
 
-class Statistics(NamedTuple):
-    """Sufficient statistics of a block's rows, around their own means, so that large offsets cost no digits."""
+    def make(self, arrays: Mapping[str, Array]) -> Block:
+        """Block with the factors of its covariances; ValueError if one is none."""
+        covariances = arrays["covariances"]
+        if self.is_matrix:
+            leaning = np.abs(covariances - covariances.transpose(0, 2, 1)).max()
+            if not leaning <= LEANING * np.abs(covariances).max():
+                raise ValueError("expected symmetric covariances, got one that is not")
+        return make_block(arrays["means"], covariances)
 
-    counts: Array
-    """(n_components,): sum of responsibilities."""
-    means: Array
-    """(n_components, n_columns): weighted means."""
-    scatters: Array
-    """(n_components, n_columns[, n_columns]): weighted sum of (x - mean)(x - mean)^T, or of its diagonal."""
-    gap_entropy: float = 0.0
-    """Entropy of what partly observed rows lack, given what they have; the free energy needs it."""
+    def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
+        """What was given goes first; inverses of given precisions are symmetric to rounding only."""
+        if found is not None and not given:
+            return found
+        arrays = {**({} if found is None else found.arrays), **given}
+        return make_block(arrays["means"], arrays["covariances"])
 
+    def n_parameters(self, n_components: int, n_columns: int) -> int:
+        """Free numbers in means and covariances."""
+        return n_components * n_columns + n_covariance_parameters(n_components, n_columns, self.covariance_type)
 
-def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
-    """Log-density of each row under each component, within one block.
+    def to_vector(self, block: Block) -> Array:
+        """Means; log of the diagonal of Cholesky factors and what is below it, or log of variances."""
+        if not self.is_matrix:
+            return np.concatenate([block.means.ravel(), np.log(block.covariances).ravel()])
+        factors = np.linalg.cholesky(block.covariances)
+        rows, columns = np.tril_indices(factors.shape[1], -1)
+        logs = np.log(np.diagonal(factors, axis1=1, axis2=2))
+        return np.concatenate([block.means.ravel(), logs.ravel(), factors[:, rows, columns].ravel()])
 
-    This is what the block adds to the network's sum. It holds all constants: with the paper's
-    `Q = log|S| + |x - mu|^2_S` it is `-(Q + n_columns log 2 pi) / 2`. (The supplement drops `-N/2 log 2 pi`,
-    N being the number of agents; the exponent is a slip for the number d of columns.)
+    def from_vector(self, vector: Array, like: Block) -> Block:
+        """Inverse of `to_vector`."""
+        n_means, shape = like.means.size, like.covariances.shape
+        means, rest = vector[:n_means].reshape(like.means.shape), vector[n_means:]
+        if not self.is_matrix:
+            return make_block(means, np.exp(rest).reshape(shape))
+        n_matrices, width, _ = shape
+        diagonal, (rows, columns) = np.arange(width), np.tril_indices(width, -1)
+        factors = np.zeros(shape)
+        factors[:, diagonal, diagonal] = np.exp(rest[: n_matrices * width]).reshape(n_matrices, width)
+        factors[:, rows, columns] = rest[n_matrices * width :].reshape(n_matrices, -1)
+        return make_block(means, factors @ factors.transpose(0, 2, 1))
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_columns)
-    block : Block
+    # EM
 
-    Returns
-    -------
-    array of shape (n_samples, n_components)
-    """
-    deviations = X - block.means[:, None, :]
-    with np.errstate(over="ignore"):  # beyond 1e154 deviations the density is zero
-        if block.whiteners.ndim == 3:
-            whitened = deviations @ block.whiteners
-        else:
-            whitened = deviations * block.whiteners[:, None, :]
-        distances = np.einsum("kmd,kmd->km", whitened, whitened)
-    contribution: Array = np.maximum(block.log_normalizers[:, None] - 0.5 * distances, LOWEST).T
-    return contribution
+    def log_density(self, XT: Array, block: Block) -> Array:
+        """See `Density`. With the paper's `Q = log|S| + |x - mu|^2_S` it is `-(Q + n_columns log 2 pi) / 2`."""
+        packed, tile = self._alone(XT, block)
+        out = np.zeros((1, packed.layout.n_components, XT.shape[1]))
+        packed.add(tile, np.zeros(len(XT), dtype=np.int64), out)
+        found: Array = out[0]
+        return found
 
+    def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
+        """See `Density`."""
+        packed, tile = self._alone(XT, block)
+        tally = packed.tally(block.means)
+        tally.collect(tile, np.ascontiguousarray(responsibilities)[None], np.zeros(len(XT), dtype=np.int64))
+        return tally.statistics_of(0)
 
-def normalize(log_joint: Array) -> tuple[Array, Array]:
-    """Responsibilities and log-likelihoods of rows (equation 4), without leaving log space too early.
+    def _alone(self, XT: Array, block: Block) -> tuple[Densities, Tile]:
+        """One block and some rows, as the kernels expect them."""
+        packed = self.pack([block], self.layout([len(XT)], len(block.means)))
+        XT = np.ascontiguousarray(XT, dtype=np.float64)
+        return packed, Tile(XT, slice(0, XT.shape[1]), packed.look(XT, np.asarray(np.isnan(XT).any(axis=1))))
 
-    Parameters
-    ----------
-    log_joint : array of shape (..., n_components)
-        Log of weight times density.
+    def add(self, one: Statistics, other: Statistics) -> Statistics:
+        """Around the means of all rows."""
+        return add_statistics(one, other)
 
-    Returns
-    -------
-    responsibilities : array of shape (..., n_components)
-    log_likelihoods : array of shape (...)
-    """
-    largest = log_joint.max(axis=-1)
-    joint = np.exp(log_joint - largest[..., None])
-    total = joint.sum(axis=-1)
-    joint /= total[..., None]
-    return joint, np.log(total) + largest
+    def scale(self, statistics: Statistics, factor: float) -> Statistics:
+        """Means stay."""
+        return scale_statistics(statistics, factor)
 
+    def forget(self, statistics: Statistics, components: Sequence[int], weights: Array, block: Block) -> Statistics:
+        """Statistics in which some components count for their weights, means and covariances after the restart."""
+        counts, means, scatters = (statistics.arrays[name].copy() for name in ("counts", "means", "scatters"))
+        counts[components] = weights[components]
+        means[components] = block.means[components]
+        covariances = np.broadcast_to(block.covariances, scatters.shape)
+        scatters[components] = (covariances.T * counts).T[components]
+        return make_statistics(counts, means, scatters, statistics.gap_entropy)
 
-def n_present(counts: Array) -> Array:
-    """How many rows some party has, from sums of responsibilities; (..., n_components) to (...).
+    def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
+        """See `Density`; a variance that rounding alone could leave collapses.
 
-    Responsibilities of such a row add up to one; of others, to zero.
-    """
-    found: Array = np.maximum(np.rint(counts.sum(axis=-1)), 1.0)
-    return found
+        Of tied covariances, which collapse for all components, the smallest one is named.
+        """
+        return self._m_step(statistics, previous, columns.noise)
 
+    def m_steps(
+        self, statistics: Sequence[Statistics], previous: Sequence[Block], columns: Sequence[Columns]
+    ) -> tuple[list[Block], list[list[int]]]:
+        """`m_step` of many blocks; those that are equally wide at once, as one block of many components.
 
-def block_statistics(X: NDArray[np.floating], responsibilities: Array, *, is_matrix: bool) -> Statistics:
-    """Sufficient statistics of some rows within one block; those of other rows can be added to them.
+        Tied covariances are one block's affair.
+        """
+        n_components = len(statistics[0].counts)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for b, own in enumerate(statistics):
+            groups.setdefault((own.means.shape[1], b if self.is_tied else 0), []).append(b)
+        found: list[Block] = list(previous)
+        broken: list[list[int]] = [[] for _ in statistics]
+        for members in groups.values():
+            if len(members) == 1:
+                (b,) = members
+                found[b], broken[b] = self.m_step(statistics[b], previous[b], columns[b])
+                continue
+            together = _stack([statistics[b].arrays for b in members], ("counts", "means", "scatters"))
+            before = Block(**_stack([previous[b].arrays for b in members], ("means", "covariances")))
+            smallest = np.repeat([columns[b].noise for b in members], n_components, axis=0)
+            block, collapsed = self._m_step(Statistics(**together), before, smallest)
+            for place, b in enumerate(members):
+                own_part = slice(place * n_components, (place + 1) * n_components)
+                found[b] = Block(**{name: array[own_part] for name, array in block.arrays.items()})
+                broken[b] = [k % n_components for k in collapsed if k // n_components == place]
+        return found, broken
 
-    Two passes over rows that are in the cache, the second with a correction: as accurate as can be.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_columns)
-    responsibilities : array of shape (n_samples, n_components)
-    is_matrix : bool
-        Whole scatter matrices; otherwise their diagonals.
-    """
-    counts = responsibilities.sum(axis=0)
-    present = np.where(counts > 0, counts, 1.0)
-    rough = responsibilities.T @ X / present[:, None]
-    deviations = X - rough[:, None, :]
-    weighted = deviations * responsibilities.T[:, :, None]
-    sums = weighted.sum(axis=1)
-    shifts = sums / present[:, None]
-    if is_matrix:
-        scatters = weighted.transpose(0, 2, 1) @ deviations - sums[:, :, None] * shifts[:, None, :]
-    else:
-        scatters = np.einsum("kmd,kmd->kd", weighted, deviations) - sums * shifts
-    return Statistics(counts, rough + shifts, scatters)
-
-
-def add_statistics(first: Statistics, second: Statistics) -> Statistics:
-    """Statistics of the union of two sets of rows (Chan, Golub and LeVeque's update)."""
-    counts = first.counts + second.counts
-    share = second.counts / np.where(counts > 0, counts, 1.0)
-    gaps = second.means - first.means
-    means = first.means + share[:, None] * gaps
-    outer = gaps[:, :, None] * gaps[:, None, :] if first.scatters.ndim == 3 else gaps**2
-    scatters = first.scatters + second.scatters + per_component(first.counts * share, outer) * outer
-    return Statistics(counts, means, scatters, first.gap_entropy + second.gap_entropy)
-
-
-def scale_statistics(statistics: Statistics, factor: float) -> Statistics:
-    """Statistics of the same rows with another weight."""
-    counts, means, scatters, gap_entropy = statistics
-    return Statistics(factor * counts, means, factor * scatters, factor * gap_entropy)
-
-
-def m_step(statistics: Statistics, rule: CovarianceRule) -> Block:
-    """Means and covariances of one block from its statistics (equations 9 and 11)."""
-    return make_block(statistics.means, estimate_covariances(statistics.counts, statistics.scatters, rule))
-
-
-def careful_m_step(
-    statistics: Statistics, rule: CovarianceRule, previous: Block, smallest_variances: Array
-) -> tuple[Block, list[int]]:
-    """M-step in which a component that would collapse keeps what it had.
-
-    A component of which the block has no rows keeps its parameters too, and counts as sound: nothing depends on
-    it.
-
-    Parameters
-    ----------
-    statistics : Statistics
-    rule : CovarianceRule
-    previous : Block
-    smallest_variances : array of shape (n_columns,) or (n_components, n_columns)
-        What rounding alone would leave of a variance.
-
-    Returns
-    -------
-    block : Block
-    collapsed : list of int
-        The components that could not be updated. Of tied covariances, which collapse for all, the smallest.
-    """
-    means = statistics.means.copy()
-    covariances = estimate_covariances(statistics.counts, statistics.scatters, rule)
-    empty = statistics.counts <= TINY_COUNT
-    unusable = empty | ~np.isfinite(means).all(axis=1)
-    means[unusable] = previous.means[unusable]
-    tied = STRUCTURES[rule.covariance_type].shared_by == "components"
-    broken = np.zeros(len(covariances), dtype=bool) if tied else empty
-    diagonals = np.diagonal(covariances, axis1=1, axis2=2) if covariances.ndim == 3 else covariances
-    with np.errstate(invalid="ignore"):
-        broken = broken | ~(diagonals > smallest_variances).all(axis=1)
-    while True:
-        kept = np.broadcast_to(previous.covariances, covariances.shape)
-        covariances[broken] = kept[broken]
-        if not tied:
-            means[broken] = previous.means[broken]
-        try:
-            block = make_block(means, covariances)
-        except CollapsedComponentError as error:
-            if error.component is None or broken[error.component]:
-                raise
-            broken[error.component] = True
-            continue
-        if tied:
-            return block, [int(statistics.counts.argmin())] if broken[0] else []
-        return block, np.flatnonzero(broken & ~empty).tolist()
-
-
-def careful_m_steps(
-    statistics: Sequence[Statistics],
-    rule: CovarianceRule,
-    previous: Sequence[Block],
-    smallest_variances: Sequence[Array],
-) -> tuple[list[Block], list[list[int]]]:
-    """`careful_m_step` of many blocks; those that are equally wide at once, as one block of many components.
-
-    Tied covariances are one block's affair.
-    """
-    n_components = len(statistics[0].counts)
-    is_tied = STRUCTURES[rule.covariance_type].shared_by == "components"
-    groups: dict[tuple[int, int], list[int]] = {}
-    for b, own in enumerate(statistics):
-        groups.setdefault((own.means.shape[1], b if is_tied else 0), []).append(b)
-    found: list[Block] = list(previous)
-    broken: list[list[int]] = [[] for _ in statistics]
-    for members in groups.values():
-        if len(members) == 1:
-            (b,) = members
-            found[b], broken[b] = careful_m_step(statistics[b], rule, previous[b], smallest_variances[b])
-            continue
-        together = Statistics(
-            np.concatenate([statistics[b].counts for b in members]),
-            np.concatenate([statistics[b].means for b in members]),
-            np.concatenate([statistics[b].scatters for b in members]),
-        )
-        smallest = np.repeat([smallest_variances[b] for b in members], n_components, axis=0)
-        block, collapsed = careful_m_step(together, rule, _stack([previous[b] for b in members]), smallest)
-        for place, b in enumerate(members):
-            own_part = slice(place * n_components, (place + 1) * n_components)
-            parts = block.means, block.covariances, block.whiteners, block.log_normalizers
-            found[b] = Block(*(part[own_part] for part in parts))
-            broken[b] = [component % n_components for component in collapsed if component // n_components == place]
-    return found, broken
-
-
-def _stack(blocks: Sequence[Block]) -> Block:
-    """Equally wide blocks with covariances of their own for every component, as one block with all components."""
-    return Block(
-        np.concatenate([block.means for block in blocks]),
-        np.concatenate([block.covariances for block in blocks]),
-        np.concatenate([block.whiteners for block in blocks]),
-        np.concatenate([block.log_normalizers for block in blocks]),
-    )
-
-
-def expected_log_density(statistics: Statistics, block: Block) -> float:
-    """Expected log-density of rows that these statistics stand for, gaps filled in, plus the gaps' entropy.
-
-    This is what a block adds to the free energy: with the paper's symbols
-    `-1/2 sum_k n_k (log|S_k| + tr(S_k^-1 C_k) + d log 2 pi)`.
-    """
-    moved = statistics.means - block.means
-    if block.whiteners.ndim == 3:
-        spread = ((statistics.scatters @ block.whiteners) * block.whiteners).sum(axis=(1, 2))
-        distances = np.square(moved[:, None, :] @ block.whiteners).sum(axis=(1, 2))
-    else:
-        precisions = block.whiteners**2
-        spread = (statistics.scatters * precisions).sum(axis=1)
-        distances = (moved**2 * precisions).sum(axis=1)
-    counts = statistics.counts
-    total = counts @ block.log_normalizers - 0.5 * (spread + counts * distances).sum()
-    return float(total) + statistics.gap_entropy
-
-
-def make_weights(counts: Array) -> Array:
-    """Component weights from sums of responsibilities (equation 5a); (..., n_components) to the same shape."""
-    counts = counts + TINY_COUNT
-    weights: Array = counts / counts.sum(axis=-1, keepdims=True)
-    return weights
-
-
-def make_block(means: Array, covariances: Array) -> Block:
-    """Block with the factors that its densities need.
-
-    Parameters
-    ----------
-    means : array of shape (n_components, n_columns)
-    covariances : array
-        In the broadcastable shapes of `Block`.
-
-    Raises
-    ------
-    CollapsedComponentError
-        If a covariance is not positive definite.
-    """
-    n_components, n_columns = means.shape
-    finite = np.isfinite(covariances).reshape(len(covariances), -1).all(axis=1)
-    if not finite.all():
-        raise CollapsedComponentError(int(np.argmin(finite)))
-    if covariances.ndim == 3:
-        # In the usual order in memory: an agent that is saved and restored must multiply the same way again.
-        whiteners: Array = np.ascontiguousarray(np.linalg.inv(_factors(covariances)).transpose(0, 2, 1))
-        log_determinants = np.log(np.diagonal(whiteners, axis1=1, axis2=2)).sum(axis=1)
-    else:
-        positive = (covariances > 0).all(axis=1)
-        if not positive.all():
-            raise CollapsedComponentError(int(np.argmin(positive)))
-        whiteners = 1.0 / np.sqrt(covariances)
-        log_determinants = np.log(np.broadcast_to(whiteners, means.shape)).sum(axis=1)
-    log_normalizers = np.broadcast_to(log_determinants, n_components) - 0.5 * n_columns * np.log(2 * np.pi)
-    return Block(means, covariances, whiteners, log_normalizers)
-
-
-def _factors(covariances: Array) -> Array:
-    """Lower Cholesky factors of (n_matrices, n_columns, n_columns)."""
-    try:
-        factors = np.asarray(np.linalg.cholesky(covariances), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        # Find the matrix that failed. One that passed before must pass again, so that no other component is blamed.
-        for component, covariance in enumerate(covariances):
+    def _m_step(self, statistics: Statistics, previous: Block, smallest: Array) -> tuple[Block, list[int]]:
+        """`m_step`, given what rounding alone would leave of variances: (n_columns,) or (n_components, n_columns)."""
+        means = statistics.means.copy()
+        covariances = self._covariances(statistics)
+        empty = statistics.counts <= TINY_COUNT
+        unusable = empty | ~np.isfinite(means).all(axis=1)
+        means[unusable] = previous.means[unusable]
+        broken = np.zeros(len(covariances), dtype=bool) if self.is_tied else empty
+        with np.errstate(invalid="ignore"):
+            broken = broken | ~(variances(covariances) > smallest).all(axis=1)
+        while True:
+            kept = np.broadcast_to(previous.covariances, covariances.shape)
+            covariances[broken] = kept[broken]
+            if not self.is_tied:
+                means[broken] = previous.means[broken]
             try:
-                np.linalg.cholesky(covariance)
-            except np.linalg.LinAlgError:
-                raise CollapsedComponentError(component) from None
-        raise
-    # What a column has left, given the others, must be well above the rounding of its own variance.
-    left, whole = (np.diagonal(part, axis1=1, axis2=2) for part in (factors, covariances))
-    sound = (left**2 > SINGULAR * covariances.shape[1] * whole).all(axis=1)
-    if not sound.all():
-        raise CollapsedComponentError(int(np.argmin(sound)))
-    return factors
+                block = make_block(means, covariances)
+            except CollapsedComponentError as error:
+                if error.component is None or broken[error.component]:
+                    raise
+                broken[error.component] = True
+                continue
+            if self.is_tied:
+                return block, [int(statistics.counts.argmin())] if broken[0] else []
+            return block, np.flatnonzero(broken & ~empty).tolist()
+
+    def _covariances(self, statistics: Statistics) -> Array:
+        rule = self.covariance_type, self.reg_covar, self.shrinkage
+        return estimate_covariances(statistics.counts, statistics.scatters, *rule)
+
+    def expected_log_density(self, statistics: Statistics, block: Block) -> float:
+        """See `Density`. It is `-1/2 sum_k n_k (log|S_k| + tr(S_k^-1 C_k) + d log 2 pi)`, plus the entropy."""
+        moved = statistics.means - block.means
+        if self.is_matrix:
+            spread = ((statistics.scatters @ block.whiteners) * block.whiteners).sum(axis=(1, 2))
+            distances = np.square(moved[:, None, :] @ block.whiteners).sum(axis=(1, 2))
+        else:
+            precisions = block.whiteners**2
+            spread = (statistics.scatters * precisions).sum(axis=1)
+            distances = (moved**2 * precisions).sum(axis=1)
+        counts = statistics.counts
+        total = counts @ block.log_normalizers - 0.5 * (spread + counts * distances).sum()
+        return float(total) + float(statistics.gap_entropy[0])
+
+    # Beginnings
+
+    def first(self, columns: Columns) -> Block:
+        """Independent columns.
+
+        Gaps of a column that does not vary must not be filled in with a variance from nowhere.
+        """
+        varies = columns.variances > columns.noise
+        own = STRUCTURES[self.covariance_type].shared_by != "columns"
+        if not (varies.all() if own else varies.any()) and self.reg_covar == 0:
+            raise CollapsedComponentError(None, columns.party)
+        diagonal = np.where(varies, columns.variances, self.reg_covar or columns.variances.mean())
+        return make_block(columns.means[None], np.diag(diagonal)[None] if self.is_matrix else diagonal[None])
+
+    def overall(
+        self, columns: Sequence[Columns], collect: Callable[[Sequence[Block]], Sequence[Statistics]]
+    ) -> list[Block]:
+        """See `Density`. Columns that are independent need no pass: their moments are known."""
+        first = [self.first(own) for own in columns]
+        if all(len(own.means) == 1 or not (self.is_matrix or own.has_gaps.any()) for own in columns):
+            statistics: Sequence[Statistics] = [self._from_moments(own) for own in columns]
+        else:
+            statistics = collect(first)
+        blocks = []
+        for own, found, diagonal in zip(columns, statistics, first, strict=True):
+            try:
+                block = make_block(found.means, self._covariances(found))
+            except CollapsedComponentError:
+                # Components can have covariances where all rows together have none: clusters that are far apart.
+                block = diagonal
+            if (variances(block.covariances)[0] <= own.noise).any():
+                raise CollapsedComponentError(None, own.party)
+            blocks.append(block)
+        return blocks
+
+    def _from_moments(self, columns: Columns) -> Statistics:
+        scatters = (columns.variances * columns.counts)[None]
+        shaped = scatters[:, :, None] if self.is_matrix else scatters
+        return make_statistics(columns.counts[:1], columns.means[None], shaped)
+
+    def start(self, centres: Array, everything: Block) -> Block:
+        """Centres as means, and the overall covariance for every component."""
+        return make_block(centres, np.repeat(everything.covariances, 1 if self.is_tied else len(centres), axis=0))
+
+    def restart(self, block: Block, components: Sequence[int], rows: Array, everything: Block) -> Block:
+        """Rows as means, with the overall covariance; tied covariances stay."""
+        means, covariances = block.means.copy(), block.covariances.copy()
+        means[components] = rows
+        if len(covariances) == len(means):
+            covariances[components] = everything.covariances[0]
+        return make_block(means, covariances)
+
+    # For people, predictions and reports
+
+    def means(self, block: Block) -> Array:
+        """The parameters themselves."""
+        return block.means
+
+    def deviations(self, block: Block) -> Array:
+        """Roots of variances."""
+        return np.sqrt(np.broadcast_to(variances(block.covariances), block.means.shape))
+
+    def correlations(self, block: Block) -> Array | None:
+        """Of matrices of several columns."""
+        if not self.is_matrix or block.means.shape[1] == 1:
+            return None
+        deviations = np.sqrt(variances(block.covariances))
+        correlations: Array = block.covariances / deviations[:, :, None] / deviations[:, None, :]
+        return correlations
+
+    def conditional(self, block: Block, XT: Array) -> Array:
+        """See `Density`; gaps follow from the other columns."""
+        filled, gaps = super().conditional(block, XT), np.isnan(XT)
+        patterns, numbers = np.unique(gaps, axis=1, return_inverse=True)
+        for number, gone in enumerate(patterns.T):
+            if not self.is_matrix or gone.all() or not gone.any():
+                continue
+            rows, there = np.flatnonzero(numbers.ravel() == number), ~gone
+            slopes = np.linalg.solve(
+                block.covariances[:, there][:, :, there], block.covariances[:, there][:, :, gone]
+            )
+            moved = XT[there][:, rows] - block.means[:, there, None]
+            filled[np.ix_(np.arange(len(filled)), gone, rows)] += slopes.transpose(0, 2, 1) @ moved
+        return filled
+
+    def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """See `Density`."""
+        noise = rng.standard_normal((len(labels), block.means.shape[1]))
+        for k in range(len(block.means)):
+            chosen, covariance = labels == k, block.covariances[k % len(block.covariances)]
+            if self.is_matrix:
+                noise[chosen] = noise[chosen] @ np.linalg.cholesky(covariance).T
+            else:
+                noise[chosen] *= np.sqrt(covariance)
+        found: Array = block.means[labels] + noise
+        return found
+
+    # Many blocks at once
+
+    def layout(self, widths: Sequence[int], n_components: int) -> MatrixLayout:
+        """Where each block is in the packed arrays."""
+        return make_layout(widths, n_components, is_matrix=self.is_matrix)
+
+    def pack(self, blocks: Sequence[Block], layout: Layout) -> Densities:
+        """Parameters in a few arrays, for compiled kernels."""
+        assert isinstance(layout, MatrixLayout), "of this family"
+        return Densities(layout, blocks)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _stack(records: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
+    """Records of equally wide blocks with components of their own, as one with all components."""
+    return {name: np.concatenate([record[name] for record in records]) for name in names}

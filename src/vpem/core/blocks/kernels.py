@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from vpem.core.blocks.compiling import PRECISE, REORDER, compiled
-from vpem.core.blocks.gaussian import LOWEST
+from vpem.core.blocks.weights import LOWEST
 
 
 @compiled(REORDER)

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.compiling import PRECISE, REORDER, compiled
-from vpem.core.blocks.covariances import EPSILON
-from vpem.core.blocks.gaussian import LOWEST
 from vpem.core.blocks.kernels import total_of
+from vpem.core.blocks.weights import EPSILON, LOWEST
 
 Numbers = NDArray[np.int64]
 

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
-from vpem.core.blocks.covariances import EPSILON, STRUCTURES, CovarianceRule
-from vpem.core.blocks.gaussian import Block, CollapsedComponentError, Statistics, m_step, make_block
-from vpem.core.blocks.packed import Densities, Tally, columns_first, make_layout, sort_blocks
+from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.density import Density
+from vpem.core.blocks.tiles import Tile, columns_first
 from vpem.core.network.parties import Network
 from vpem.core.rows import Table, row_chunks
-
-Array = NDArray[np.float64]
 
 LARGEST = 1e150
 """Values up to this size have squares that can be added."""
@@ -33,9 +31,9 @@ class Overall:
     variances: Array
     """(n_features,): likewise."""
     blocks: tuple[Block, ...]
-    """One Gaussian for all rows of each block; gaps are filled in with means. Empty without a rule."""
-    smallest_variances: tuple[Array, ...]
-    """Each block's (n_columns,): what rounding alone would leave of a variance."""
+    """One component for all rows of each block. Empty without a density."""
+    columns: tuple[Columns, ...]
+    """The same by block, for M-steps."""
     has_gaps: NDArray[np.bool_]
     """(n_features,): whether some value is missing."""
 
@@ -77,29 +75,22 @@ def too_large(value: float, column: int, party: object, why: str = "; scale the 
     )
 
 
-def rounding_noise(largest: Array) -> Array:
-    """What rounding alone would leave of variances: deviations from a mean are rounded like the values."""
-    noise: Array = np.square(16 * EPSILON * largest)
-    return noise
-
-
 def look_again(overall: Overall, X: Table, network: Network) -> Overall:
     """The first rows' moments, with the sizes of more rows of a stream."""
     counts, *_, largest = column_moments(X)
     check_sizes(network, largest)
-    noise = rounding_noise(largest)
-    pairs = zip(overall.smallest_variances, network.block_columns, strict=True)
-    smallest = tuple(np.maximum(own, noise[held]) for own, held in pairs)
-    return replace(overall, smallest_variances=smallest, has_gaps=counts < len(X))
+    pairs = zip(overall.columns, network.block_columns, strict=True)
+    columns = tuple(replace(own, largest=np.maximum(own.largest, largest[held])) for own, held in pairs)
+    return replace(overall, columns=columns, has_gaps=counts < len(X))
 
 
-def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> Overall:
-    """Moments of each column and, given a rule for covariances, of each block; nothing is sent.
+def describe(X: Table, network: Network, density: Density | None = None) -> Overall:
+    """Moments of each column and, given a density, one component for each block; nothing is sent.
 
     Raises
     ------
     CollapsedComponentError
-        If a column does not vary, so that no component could have a covariance.
+        If no component could have parameters, as when a column does not vary.
     """
     counts, means, variances, largest = column_moments(X)
     for party, held in zip(network.parties, network.columns, strict=True):
@@ -109,46 +100,32 @@ def describe(X: Table, network: Network, rule: CovarianceRule | None = None) -> 
                 "or begin a stream with rows that have some"
             )
     check_sizes(network, largest)
-    noise = rounding_noise(largest)
-    columns = network.block_columns
-    smallest = tuple(noise[held] for held in columns)
-    if rule is None:
-        return Overall(means, variances, (), smallest, counts < len(X))
-    # Gaps of a column that does not vary must not be filled in with a variance from nowhere.
-    varies = variances > noise
-    own = STRUCTURES[rule.covariance_type].shared_by != "columns"
-    plain = []
-    for hub, held in zip(network.hubs, columns, strict=True):
-        if not (varies[held].all() if own else varies[held].any()) and rule.reg_covar == 0:
-            raise CollapsedComponentError(None, network.parties[hub.root])
-        else_variance = rule.reg_covar or variances[held].mean()
-        diagonal = np.where(varies[held], variances[held], else_variance)
-        covariance = np.diag(diagonal)[None] if rule.is_matrix else diagonal[None]
-        plain.append(make_block(means[held][None], covariance))
     has_gaps = counts < len(X)
-    if all(len(held) == 1 or not (rule.is_matrix or has_gaps[held].any()) for held in columns):
-        # Columns that are independent have been looked at already.
-        scatters = (variances * counts)[:, None] if rule.is_matrix else variances * counts
-        statistics = tuple(Statistics(counts[held[:1]], means[held][None], scatters[held][None]) for held in columns)
-    else:
-        _, statistics = shared_statistics(X, network, plain, lambda n_rows: np.ones((n_rows, 1)), has_gaps)
-    blocks = []
-    for hub, held, found, diagonal_block in zip(network.hubs, columns, statistics, plain, strict=True):
-        try:
-            block = m_step(found, rule)
-        except CollapsedComponentError:
-            # Components can have covariances where all rows together have none: clusters that are far apart.
-            block = diagonal_block
-        diagonal = np.diagonal(block.covariances[0]) if rule.is_matrix else block.covariances[0]
-        if (diagonal <= noise[held]).any():
-            raise CollapsedComponentError(None, network.parties[hub.root])
-        blocks.append(block)
-    return Overall(means, variances, tuple(blocks), smallest, counts < len(X))
+    columns = tuple(
+        Columns(
+            party=network.parties[hub.root],
+            counts=counts[held],
+            means=means[held],
+            variances=variances[held],
+            largest=largest[held],
+            has_gaps=has_gaps[held],
+        )
+        for hub, held in zip(network.hubs, network.block_columns, strict=True)
+    )
+    blocks: Sequence[Block] = ()
+    if density is not None:
+
+        def collect(first: Sequence[Block]) -> Sequence[Statistics]:
+            return shared_statistics(X, network, density, first, lambda n_rows: np.ones((n_rows, 1)), has_gaps)[1]
+
+        blocks = density.overall(columns, collect)
+    return Overall(means, variances, tuple(blocks), columns, has_gaps)
 
 
 def shared_statistics(
     X: Table,
     network: Network,
+    density: Density,
     blocks: Sequence[Block],
     respond: Callable[[int], Array],
     has_gaps: NDArray[np.bool_],
@@ -159,8 +136,9 @@ def shared_statistics(
     ----------
     X : Table of shape (n_samples, n_features)
     network : Network
+    density : Density
     blocks : sequence of Block
-        How gaps are filled in, and around which means the statistics are collected: near them, if not at them.
+        How gaps are filled in; rows should be near the means of their components.
     respond : callable
         Number of rows to responsibilities of the next rows, (n_rows, n_components).
     has_gaps : array of shape (n_features,)
@@ -170,12 +148,14 @@ def shared_statistics(
     counts : array of shape (1, n_components)
     statistics : tuple of Statistics
     """
-    n_components, order = len(blocks[0].means), np.concatenate(network.block_columns)
-    widths = [len(held) for held in network.block_columns]
-    layout = make_layout(widths, n_components, is_matrix=blocks[0].covariances.ndim == 3)
-    densities = Densities(layout, blocks)
-    tally = Tally(layout, densities.means, densities)
-    counts, gaps = np.zeros((1, n_components)), layout.in_any_column(has_gaps[order])
+    order = np.concatenate(network.block_columns)
+    centres = [density.means(block) for block in blocks]
+    n_components = len(centres[0])
+    layout = density.layout([len(held) for held in network.block_columns], n_components)
+    packed = density.pack(blocks, layout)
+    nowhere = np.zeros(len(order))
+    found = packed.collector(nowhere, nowhere, np.concatenate(centres, axis=1))()
+    counts, gaps, views = np.zeros((1, n_components)), has_gaps[order], np.zeros(len(order), dtype=np.int64)
     for rows in row_chunks(0, len(X), n_components * X.shape[1]):
         chunk = X[rows]
         responsibilities = respond(len(chunk))
@@ -183,5 +163,5 @@ def shared_statistics(
         for first in range(0, len(chunk), TILE):
             XT = columns_first(chunk[first : first + TILE], order)
             weights = np.ascontiguousarray(responsibilities[None, first : first + TILE].transpose(0, 2, 1))
-            tally.collect(XT, sort_blocks(layout, XT, gaps), weights, np.zeros(len(order), dtype=np.int64))
-    return counts, tally.statistics()
+            found.collect(Tile(XT, rows, packed.look(XT, gaps)), weights, views)
+    return counts, found.statistics()

@@ -1,27 +1,37 @@
-"""All blocks' parameters and statistics in a few arrays, as the compiled kernels like them.
+"""All Gaussian blocks' parameters and statistics in a few arrays, as the compiled kernels expect them.
 
-A tile of rows is held with columns before rows, in the order of the blocks. Blocks of one column, and those with
-variances only, are worked on column by column; others by the kernels for matrices. Wide matrices without gaps, for
-which BLAS is faster, are worked on block by block with the functions of `vpem.core.blocks.gaussian`.
+Blocks of one column, and those with variances only, are worked on column by column; others by the kernels for
+matrices. Wide matrices without gaps, for which BLAS is faster, are worked on block by block with the functions of
+`vpem.core.blocks.factors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels, matrix_kernels
-from vpem.core.blocks.covariances import TINY_COUNT
-from vpem.core.blocks.gaussian import Block, Statistics, block_statistics, log_contribution, make_block
+from vpem.core.blocks.arrays import Array, Block, Statistics
+from vpem.core.blocks.density import Packed
+from vpem.core.blocks.factors import block_statistics, log_contribution, make_block
 from vpem.core.blocks.matrix_kernels import Patterns, find_patterns
+from vpem.core.blocks.tiles import (
+    Collector,
+    ColumnTally,
+    Layout,
+    Numbers,
+    Tile,
+    as_in_table,
+    columns_first,
+    first_columns,
+)
+from vpem.core.blocks.weights import TINY_COUNT
 from vpem.core.rows import Rows
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 WIDEST_MATRIX = 128
 """Columns of a block up to which the kernel beats BLAS; `benchmarks/crossover.py` measures it."""
@@ -33,29 +43,16 @@ FAR = 1e4
 """A shift that is this many variances away from the mean (squared) costs too many digits."""
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MatrixLayout(Layout):
     """Where each block is in the packed arrays; made by `make_layout`."""
 
-    starts: Numbers
-    """(n_blocks + 1,): first column of each block, in the order of the blocks."""
     offsets: Numbers
     """(n_blocks + 1,): where its matrix begins, per component, in the flat array of matrices."""
     is_matrix: bool
     """Whether covariances are whole matrices."""
     by_column: NDArray[np.bool_]
     """(n_blocks,): whether its columns are independent of each other."""
-    n_components: int
-
-    @property
-    def n_columns(self) -> int:
-        """Columns of all blocks."""
-        return int(self.starts[-1])
-
-    @cached_property
-    def widths(self) -> Numbers:
-        """(n_blocks,): numbers of columns."""
-        return np.diff(self.starts)
 
     @cached_property
     def column_by_column(self) -> NDArray[np.bool_]:
@@ -69,9 +66,10 @@ class Layout:
             self.column_by_column, np.arange(self.n_columns), np.repeat(self.starts[:-1], self.widths)
         ).astype(np.int64)
 
-    def columns(self, b: int) -> slice:
-        """A block's columns."""
-        return slice(int(self.starts[b]), int(self.starts[b + 1]))
+    @cached_property
+    def whole(self) -> Kinds:
+        """Which way each block goes in tiles without gaps."""
+        return sort_blocks(self, np.empty((self.n_columns, 0)), np.zeros(len(self.by_column), dtype=bool))
 
     def in_any_column(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether a flag of the columns, in the order of the blocks, is set in each block; (n_blocks,)."""
@@ -83,21 +81,17 @@ class Layout:
         return flat[self.offsets[b] : self.offsets[b + 1]].reshape(self.n_components, width, width)
 
 
-def make_layout(widths: Sequence[int], n_components: int, *, is_matrix: bool) -> Layout:
+def make_layout(widths: Sequence[int], n_components: int, *, is_matrix: bool) -> MatrixLayout:
     """Layout of blocks with so many columns."""
     sizes = np.array(widths, dtype=np.int64)
     by_column = np.array([width == 1 or not is_matrix for width in widths])
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    flat = np.where(by_column, 0, n_components * sizes**2)
-    return Layout(starts, np.concatenate([[0], np.cumsum(flat)]).astype(np.int64), is_matrix, by_column, n_components)
-
-
-def columns_first(rows: Rows, order: NDArray[np.intp]) -> Array:
-    """Some rows as the kernels like them, in double precision; (n_columns, n_rows), the columns in a given order."""
-    XT = np.empty((len(order), len(rows)))
-    in_order = len(order) == rows.shape[1] and bool((order == np.arange(len(order))).all())
-    np.copyto(XT, rows.T if in_order else rows.T[order])
-    return XT
+    return MatrixLayout(
+        starts=first_columns(widths),
+        n_components=n_components,
+        offsets=first_columns(np.where(by_column, 0, n_components * sizes**2).tolist()),
+        is_matrix=is_matrix,
+        by_column=by_column,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +110,7 @@ class Kinds:
     """Gaps of the matrices."""
 
 
-def sort_blocks(layout: Layout, XT: Array, may_have_gaps: NDArray[np.bool_]) -> Kinds:
+def sort_blocks(layout: MatrixLayout, XT: Array, may_have_gaps: NDArray[np.bool_]) -> Kinds:
     """Look at a tile, (n_columns, n_rows); may_have_gaps (n_blocks,)."""
     is_matrix = ~layout.by_column
     is_wide = is_matrix & (layout.widths > WIDEST_MATRIX) & ~may_have_gaps
@@ -130,11 +124,14 @@ def sort_blocks(layout: Layout, XT: Array, may_have_gaps: NDArray[np.bool_]) -> 
     )
 
 
-class Densities:
+class Densities(Packed):
     """Log-densities that all blocks' rows contribute, under given parameters."""
 
-    def __init__(self, layout: Layout, blocks: Sequence[Block]):
+    layout: MatrixLayout
+
+    def __init__(self, layout: MatrixLayout, blocks: Sequence[Block]):
         self.layout, self.blocks = layout, blocks
+        self.takes_rows = bool(layout.by_column.all())
         shape = (layout.n_components, layout.n_columns)
         self.means, self.scales = np.empty(shape), np.zeros(shape)
         self.whiteners = np.empty(layout.offsets[-1])
@@ -161,17 +158,27 @@ class Densities:
             self.layout.matrices(precisions, b)[:] = whiteners @ whiteners.transpose(0, 2, 1)
         return precisions
 
-    def add(self, XT: Array, kinds: Kinds, targets: Numbers, out: Array) -> None:
-        """Add a tile's log-densities.
+    def look(self, XT: Array, has_gaps: NDArray[np.bool_]) -> Kinds:
+        """Which way each block goes; see `Packed`."""
+        if not has_gaps.any():
+            return self.layout.whole
+        return sort_blocks(self.layout, XT, self.layout.in_any_column(has_gaps))
 
-        Parameters
-        ----------
-        XT : array of shape (n_columns, n_rows)
-        kinds : Kinds
-        targets : array of shape (n_columns,)
-            Place of each column's block in `out`.
-        out : array of shape (n_targets, n_components, n_rows)
-        """
+    def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
+        """Collect around the centres, or around the means, but for those that are far from all rows."""
+        if centres is None:
+            with np.errstate(over="ignore"):
+                is_near = (self.means - means) ** 2 <= FAR * variances
+            centres = np.where(is_near, self.means, means)
+        return partial(self.tally, centres)
+
+    def tally(self, shifts: Array) -> Tally:
+        """An empty tally around shifts, (n_components, n_columns)."""
+        return Tally(self.layout, shifts, self)
+
+    def add(self, tile: Tile, targets: Numbers, out: Array) -> None:
+        """Add a tile's log-densities; see `Contributions`."""
+        XT, kinds = tile.XT, tile.noted
         layout = self.layout
         kernels.add_columns(XT, kinds.columns, self.means, self.scales, self.column_normalizers, targets, out)
         if len(kinds.matrices):
@@ -191,43 +198,42 @@ class Densities:
         for b in kinds.wide.tolist():
             out[targets[layout.starts[b]]] += log_contribution(XT[layout.columns(b)].T, self.blocks[b]).T
 
+    def pass_rows(
+        self,
+        chunk: Rows,
+        order: NDArray[np.intp],
+        log_weights: Array | None,
+        scores: Array,
+        counts: Array,
+        entropies: Array,
+        into: Collector | None,
+    ) -> None:
+        """Do both halves for columns that are all independent of each other; see `Contributions`."""
+        assert log_weights is not None, "EM's"
+        assert into is None or isinstance(into, Tally), "of these blocks"
+        packed = (self.means, self.scales, self.column_normalizers)
+        shifts = np.empty((self.layout.n_components, 0)) if into is None else as_in_table(into.shifts, order)
+        sums = np.zeros((3, *shifts.shape))
+        parameters = *(as_in_table(own, order) for own in packed), log_weights[0]
+        kernels.pass_columns(chunk, *parameters, shifts, *sums, counts[0], scores[0], entropies)
+        if into is not None:
+            into.counts, into.firsts, into.seconds = sums[:, :, order]
 
-class Distances:
-    """Minus half the squared distances to centres, which blocks contribute in k-means; a gap adds nothing."""
 
-    def __init__(self, centres: Array):
-        self.centres = np.ascontiguousarray(centres)
-        self.ones, self.zeros = np.ones(centres.shape), np.zeros(centres.shape)
-        self.columns = np.arange(centres.shape[1])
-
-    def add(self, XT: Array, targets: Numbers, out: Array) -> None:
-        """Add a tile's, of which no rows are set apart; see `Densities.add`."""
-        kernels.add_columns(XT, self.columns, self.centres, self.ones, self.zeros, targets, out)
-
-
-class Tally:
+class Tally(ColumnTally):
     """Weighted sums of deviations from shifts, from which statistics follow; those of other rows can be added."""
 
-    def __init__(self, layout: Layout, shifts: Array, densities: Densities | None = None):
-        self.layout, self.shifts, self.densities = layout, np.ascontiguousarray(shifts), densities
-        self.counts, self.firsts, self.seconds = np.zeros((3, *shifts.shape))
+    def __init__(self, layout: MatrixLayout, shifts: Array, densities: Densities | None = None):
+        super().__init__(shifts)
+        self.layout, self.densities = layout, densities
+        self.takes_rows = bool(layout.by_column.all())
         self.scatters = np.zeros(layout.offsets[-1])
         self.gap_entropy = np.zeros(len(layout.starts) - 1)
 
-    def collect(self, XT: Array, kinds: Kinds, responsibilities: Array, views: Numbers) -> None:
-        """Take a tile's rows in.
-
-        Parameters
-        ----------
-        XT : array of shape (n_columns, n_rows)
-        kinds : Kinds
-        responsibilities : array of shape (n_views, n_components, n_rows)
-        views : array of shape (n_columns,)
-            Which view each column's block has.
-        """
-        layout, columns = self.layout, kinds.columns
-        sums = self.counts, self.firsts, self.seconds
-        kernels.collect_columns(XT, columns, self.shifts, responsibilities, views, *sums)
+    def collect(self, tile: Tile, responsibilities: Array, views: Numbers) -> None:
+        """Take in a tile's rows; see `Collector`."""
+        layout, XT, kinds = self.layout, tile.XT, tile.noted
+        self.collect_columns(XT, kinds.columns, responsibilities, views)
         filling = self.densities
         if len(kinds.gappy):
             assert filling is not None, "gaps are filled in as some densities expect"
@@ -240,7 +246,9 @@ class Tally:
                 self.shifts,
                 responsibilities,
                 views,
-                *sums,
+                self.counts,
+                self.firsts,
+                self.seconds,
                 self.gap_entropy,
             )
         if len(kinds.matrices):
@@ -276,22 +284,28 @@ class Tally:
         whole = statistics.scatters + firsts[:, :, None] * shifts[:, None, :]
         self.layout.matrices(self.scatters, b)[:] += np.triu(whole)
 
-    def add(self, other: Tally) -> None:
-        """Take in what other rows gave."""
-        for name in ("counts", "firsts", "seconds", "scatters", "gap_entropy"):
-            getattr(self, name)[...] += getattr(other, name)
+    def add(self, other: Self) -> None:
+        """Take in what later rows gave."""
+        super().add(other)
+        self.scatters += other.scatters
+        self.gap_entropy += other.gap_entropy
 
-    def means(self) -> Array:
-        """Weighted means of all columns; the shift where there are no rows. (n_components, n_columns)."""
-        means: Array = self.shifts + self.firsts / self._present()
-        return means
+    def again(self) -> Callable[[], Collector] | None:
+        """Around the means found, if squares have lost digits."""
+        return partial(Tally, self.layout, self.means(), self.densities) if self.is_far() else None
+
+    def column_counts(self) -> Array:
+        """Of every column; a matrix block counts at its first one."""
+        counts: Array = self.counts[:, self.layout.counted_at]
+        return counts
 
     def is_far(self) -> bool:
         """Whether some shift is so far from the mean that the squares have lost digits."""
         with np.errstate(invalid="ignore", over="ignore"):  # infinities are far
-            squares = self.firsts**2 / self._present()
+            counts = self.column_counts()
+            squares = self.firsts**2 / np.where(counts > 0, counts, 1.0)
             left = self._squares() - squares
-            counted = self._column_counts() > TINY_COUNT
+            counted = counts > TINY_COUNT
             is_doubtful = counted & ~(squares <= left)
             if not is_doubtful.any():
                 return False
@@ -335,16 +349,12 @@ class Tally:
             diagonal = np.arange(upper.shape[1])
             scatters[:, diagonal, diagonal] *= 0.5
             scatters -= firsts[:, :, None] * shares[:, None, :]
-        return Statistics(counts, self.shifts[:, columns] + shares, scatters, float(self.gap_entropy[b]))
-
-    def _column_counts(self) -> Array:
-        """Counts of every column."""
-        counts: Array = self.counts[:, self.layout.counted_at]
-        return counts
-
-    def _present(self) -> Array:
-        counts = self._column_counts()
-        return np.where(counts > 0, counts, 1.0)
+        return Statistics(
+            counts=counts,
+            means=self.shifts[:, columns] + shares,
+            scatters=scatters,
+            gap_entropy=self.gap_entropy[b : b + 1].copy(),
+        )
 
     def _squares(self) -> Array:
         """Sums of squared deviations of every column."""
@@ -354,7 +364,6 @@ class Tally:
         return squares
 
 
-@cache
 def warm_up() -> None:
     """Compile everything for double precision, or read it from disk, before it is needed."""
     X, one = np.zeros((2, 4)), np.ones((1, 1, 2))
@@ -375,6 +384,6 @@ def warm_up() -> None:
         pairs = zip((1, 3), covariances, strict=True)
         densities = Densities(layout, [make_block(np.zeros((1, width)), own) for width, own in pairs])
         tally = Tally(layout, densities.means, densities)
-        kinds = sort_blocks(layout, XT, np.array([False, True]))
-        densities.add(XT, kinds, zeros, np.zeros((1, 1, 2)))
-        tally.collect(XT, kinds, one, zeros)
+        tile = Tile(XT, slice(0, 2), sort_blocks(layout, XT, np.array([False, True])))
+        densities.add(tile, zeros, np.zeros((1, 1, 2)))
+        tally.collect(tile, one, zeros)

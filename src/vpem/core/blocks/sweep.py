@@ -10,25 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
-from vpem.core.blocks.gaussian import Block, Statistics
+from vpem.core.blocks.arrays import Statistics
+from vpem.core.blocks.density import Packed
 from vpem.core.blocks.overall import Overall
-from vpem.core.blocks.packed import (
-    FAR,
-    Densities,
+from vpem.core.blocks.tiles import (
+    Collector,
+    ColumnTally,
+    Contributions,
     Distances,
-    Kinds,
-    Layout,
     Numbers,
-    Tally,
+    Tile,
     columns_first,
-    make_layout,
-    sort_blocks,
 )
 from vpem.core.rows import Rows
 
@@ -44,17 +42,6 @@ EQUAL = 1e-9
 """Relative difference of scores below which rows count as equal."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tile:
-    """Some rows, as the kernels like them."""
-
-    XT: Array
-    """(n_columns, n_rows)"""
-    kinds: Kinds
-    rows: slice
-    """Which rows of the table these are."""
-
-
 @dataclass(eq=False)
 class Sums:
     """What a pass adds up."""
@@ -65,7 +52,7 @@ class Sums:
     """(n_views,): sums over rows of log-likelihoods; in k-means, of squared distances."""
     entropies: Array
     """(n_views,): of the responsibilities."""
-    tally: Tally | None
+    collected: Collector | None
     """What every block collects, by its own view's responsibilities."""
     disagreement: float = 0.0
     """Largest difference between two views' responsibilities."""
@@ -74,12 +61,12 @@ class Sums:
 
     def statistics(self) -> tuple[Statistics, ...]:
         """Each block's; none if nothing was collected."""
-        return () if self.tally is None else self.tally.statistics()
+        return () if self.collected is None else self.collected.statistics()
 
     def means(self) -> Array:
-        """Weighted means of all columns, in the order of the pass; (n_components, n_columns)."""
-        assert self.tally is not None, "collected"
-        return self.tally.means()
+        """Weighted means of all columns in k-means, in the order of the pass; (n_components, n_columns)."""
+        assert isinstance(self.collected, ColumnTally), "k-means collects columns"
+        return self.collected.means()
 
     seen: list[tuple[Array, slice]] = field(default_factory=list)
     """Scores of rows that are not ranked yet: many tiles at once are cheaper."""
@@ -98,8 +85,8 @@ class Sums:
         self.scores += other.scores
         self.entropies += other.entropies
         self.disagreement = max(self.disagreement, other.disagreement)
-        if self.tally is not None and other.tally is not None:
-            self.tally.add(other.tally)
+        if self.collected is not None and other.collected is not None:
+            self.collected.add(other.collected)
         scores, rows = (np.concatenate(pair) for pair in zip(self.worst, other.worst, strict=True))
         self.worst = lowest(scores, rows)
 
@@ -108,9 +95,8 @@ class Sums:
 class Pass:
     """What a pass over rows works with; made by `em_pass` and `kmeans_pass`."""
 
-    contributions: Densities | Distances
-    layout: Layout
-    """Of what is collected."""
+    contributions: Contributions
+    n_components: int
     order: NDArray[np.intp]
     """Columns of the table, block by block."""
     block_of_column: Numbers
@@ -119,10 +105,10 @@ class Pass:
     """(n_columns,): which columns of the table may have gaps; None: look at each tile."""
     log_weights: Array | None = None
     """(n_views, n_components): of EM; None in k-means, where a row belongs to the nearest centre."""
-    shifts: Array | None = None
-    """(n_components, n_columns): around which statistics are collected; None: collect nothing."""
-    fill: Densities | None = None
-    """How gaps are filled in."""
+    packed: Packed | None = None
+    """The blocks, where statistics of blocks are collected; they look at each tile."""
+    collector: Callable[[], Collector] | None = None
+    """How to make an empty collector; None: collect nothing."""
     view_of_block: Numbers
     """(n_blocks,): which result of the sum each block goes by."""
     n_views: int = 1
@@ -145,32 +131,46 @@ class Pass:
     def values_per_row(self) -> int:
         """Numbers of the largest array."""
         n_targets = len(self.view_of_block) if self.separate else 1
-        return max(len(self.order), self.layout.n_components * max(n_targets, self.n_views))
+        return max(len(self.order), self.n_components * max(n_targets, self.n_views))
 
     def begin(self) -> Sums:
         """Sums of no rows."""
-        zeros = np.zeros((self.n_views, self.layout.n_components)), np.zeros(self.n_views), np.zeros(self.n_views)
-        return Sums(*zeros, None if self.shifts is None else Tally(self.layout, self.shifts, self.fill))
+        zeros = np.zeros((self.n_views, self.n_components)), np.zeros(self.n_views), np.zeros(self.n_views)
+        return Sums(*zeros, None if self.collector is None else self.collector())
 
     def tiles(self, chunk: Rows, start: int) -> Iterator[Tile]:
         """Tiles of some rows of the table, (n_rows, n_columns), of which the first has the number `start`."""
         size = max(64, TILE_VALUES // self.values_per_row // 64 * 64)
-        kinds: Kinds | None = None
         for first in range(0, len(chunk), size):
             XT = columns_first(chunk[first : first + size], self.order)
-            has_gaps = np.asarray(np.isnan(XT).any(axis=1)) if self.has_gaps is None else self.has_gaps[self.order]
-            if kinds is None or has_gaps.any():
-                kinds = sort_blocks(self.layout, XT, self.layout.in_any_column(has_gaps))
-            yield Tile(XT, kinds, slice(start + first, start + first + XT.shape[1]))
+            noted = None
+            if self.packed is not None:
+                has_gaps = (
+                    np.asarray(np.isnan(XT).any(axis=1)) if self.has_gaps is None else self.has_gaps[self.order]
+                )
+                noted = self.packed.look(XT, has_gaps)
+            yield Tile(XT, slice(start + first, start + first + XT.shape[1]), noted)
+
+    @cached_property
+    def takes_rows(self) -> bool:
+        """Whether `take_rows` works, if the sum is exact and nothing is missing."""
+        return self.contributions.takes_rows and (self.collector is None or self.collector().takes_rows)
+
+    def take_rows(self, chunk: Rows, rows: slice) -> Sums:
+        """Both halves at once, for rows of the table (n_rows, n_columns) as they lie in memory."""
+        own, scores = self.begin(), np.empty((1, len(chunk)))
+        sums = scores, own.counts, own.entropies, own.collected
+        self.contributions.pass_rows(np.ascontiguousarray(chunk), self.order, self.log_weights, *sums)
+        if self.log_weights is not None:
+            own.seen.append((scores[0], rows))
+        own.scores += scores.sum()
+        return own.rank()
 
     def contribute(self, tile: Tile) -> Array:
         """First half: what the blocks add to the network's sum; (n_blocks or 1, n_components, n_rows)."""
         n_targets = len(self.view_of_block) if self.separate else 1
-        out = np.zeros((n_targets, self.layout.n_components, tile.XT.shape[1]))
-        if isinstance(self.contributions, Distances):
-            self.contributions.add(tile.XT, self.targets, out)
-        else:
-            self.contributions.add(tile.XT, tile.kinds, self.targets, out)
+        out = np.zeros((n_targets, self.n_components, tile.XT.shape[1]))
+        self.contributions.add(tile, self.targets, out)
         return out
 
     def collect(self, tile: Tile, sums: Array, into: Sums, *, first: int = 0, compare: bool = False) -> None:
@@ -197,20 +197,18 @@ class Pass:
         into.scores += scores.sum(axis=1)
         if compare and self.n_views > 1:
             into.disagreement = max(into.disagreement, float((sums.max(axis=0) - sums.min(axis=0)).max()))
-        if into.tally is not None:
-            into.tally.collect(tile.XT, tile.kinds, sums, self.views)
+        if into.collected is not None:
+            into.collected.collect(tile, sums, self.views)
 
     def run_with(self, run: Callable[[Pass], Sums]) -> Sums:
-        """Run the second half over all rows; once more, around the means found, if squares have lost digits."""
+        """Run the second half over all rows; once more if what was collected has lost digits."""
         found = run(self)
-        if found.tally is None or self.fill is None or not found.tally.is_far():
-            return found
-        return run(replace(self, shifts=found.tally.means()))
+        again = None if found.collected is None else found.collected.again()
+        return found if again is None else run(replace(self, collector=again))
 
 
 def em_pass(
-    layout: Layout,
-    blocks: tuple[Block, ...],
+    packed: Packed,
     order: NDArray[np.intp],
     overall: Overall | None,
     log_weights: Array,
@@ -221,29 +219,23 @@ def em_pass(
     may_lack_rows: bool = True,
 ) -> Pass:
     """E-step with these parameters; `overall` of the same rows, or None for other rows, which are not collected."""
-    densities = Densities(layout, blocks)
+    collector = None
+    if statistics and overall is not None:
+        collector = packed.collector(overall.means[order], overall.variances[order])
     return Pass(
-        contributions=densities,
-        layout=layout,
+        contributions=packed,
+        n_components=packed.layout.n_components,
         order=order,
-        block_of_column=np.repeat(np.arange(len(blocks)), layout.widths),
+        block_of_column=np.repeat(np.arange(len(packed.layout.widths)), packed.layout.widths),
         has_gaps=None if overall is None else overall.has_gaps,
         log_weights=log_weights,
-        shifts=_near(overall, densities.means, order) if statistics and overall is not None else None,
-        fill=densities,
+        packed=packed,
+        collector=collector,
         view_of_block=view_of_block,
         n_views=len(log_weights),
         may_lack_rows=may_lack_rows,
         separate=separate,
     )
-
-
-def _near(overall: Overall, means: Array, order: NDArray[np.intp]) -> Array:
-    """Where to collect statistics around, (n_components, n_columns): the means, but for those that are far away."""
-    centre = overall.means[order]
-    with np.errstate(over="ignore"):
-        is_near = (means - centre) ** 2 <= FAR * overall.variances[order]
-    return np.where(is_near, means, centre)
 
 
 def kmeans_pass(
@@ -253,23 +245,25 @@ def kmeans_pass(
     overall: Overall,
     view_of_block: Numbers,
     *,
-    fill: Densities | None = None,
+    fill: Packed | None = None,
     n_views: int = 1,
     separate: bool = False,
 ) -> Pass:
     """Every row to the nearest of the centres, (n_centres, n_columns), by sums of -1/2 squared distances.
 
-    With `fill`, for which gaps are filled in, blocks are tallied as EM needs them; otherwise each column by itself.
+    With `fill`, for which gaps are filled in, blocks are collected as EM needs them; otherwise each column by itself.
     """
-    layout = make_layout([1] * centres.shape[1], len(centres), is_matrix=False) if fill is None else fill.layout
+    collector: Callable[[], Collector] = partial(ColumnTally, centres)
+    if fill is not None:
+        collector = fill.collector(overall.means[order], overall.variances[order], centres)
     return Pass(
         contributions=Distances(centres),
-        layout=layout,
+        n_components=len(centres),
         order=order,
         block_of_column=block_of_column,
         has_gaps=overall.has_gaps,
-        shifts=centres,
-        fill=fill,
+        packed=fill,
+        collector=collector,
         view_of_block=view_of_block,
         n_views=n_views,
         separate=separate,

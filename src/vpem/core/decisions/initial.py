@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.gaussian import Block, make_block
-
 Array = NDArray[np.float64]
 
 HUB_TIES = 0
@@ -75,12 +73,6 @@ def lloyd_stop(settled: Any, inertia: Any, lowest: Any, since_lowest: Any) -> tu
     """
     since_lowest = np.where(inertia < lowest, 0, np.asarray(since_lowest) + 1)
     return settled | (since_lowest >= PATIENCE), np.minimum(lowest, inertia), since_lowest
-
-
-def around(means: Array, everything: Block, covariance_type: str) -> Block:
-    """Block with given means, (n_components, n_columns), and the overall covariance for every component."""
-    n_matrices = 1 if covariance_type == "tied" else len(means)
-    return make_block(means, np.repeat(everything.covariances, n_matrices, axis=0))
 
 
 def n_candidates(n_centres: int) -> int:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.batches import Kept, suffixes
-from vpem.core.blocks.gaussian import Block, n_present
+from vpem.core.blocks.density import Density
 from vpem.core.blocks.sweep import Sums, lowest
+from vpem.core.blocks.weights import n_present
 
 Array = NDArray[np.float64]
 
@@ -57,17 +59,17 @@ class BatchPass:
         bounds: Array = self.energy / n_present(self.earlier.counts)
         return bounds
 
-    def densities(self, blocks: Sequence[Block]) -> Array:
+    def densities(self, blocks: Sequence[Block], density: Density) -> Array:
         """What each block adds to the last batch's sum beside its rows, for the free energy; (n_blocks,)."""
         if self.fresh or self.earlier is None or self.is_over:
             return np.zeros(len(blocks))
-        return self.earlier.densities(blocks)
+        return self.earlier.densities(blocks, density)
 
     def skip(self) -> BatchPass:
         """Go on to the next batch, of which nothing is collected here."""
         return replace(self, number=self.number + 1)
 
-    def take(self, result: Sums, densities: Array, weights: Array) -> tuple[BatchPass, Kept | None]:
+    def take(self, result: Sums, densities: Array, weights: Array, density: Density) -> tuple[BatchPass, Kept | None]:
         """Take in the batch that was visited.
 
         Parameters
@@ -76,6 +78,8 @@ class BatchPass:
         densities : array of shape (n_views,)
             The network's sum of what the blocks added beside their rows.
         weights : array of shape (n_views, n_components)
+        density : Density
+            Says how statistics add.
 
         Returns
         -------
@@ -91,10 +95,10 @@ class BatchPass:
             energy = result.scores
             if self.earlier is not None:
                 energy = energy + self.earlier.energy(densities, weights)
-        earlier = new + self.earlier
+        earlier = new.plus(self.earlier, density)
         total = None
         if is_last or not self.fresh:
-            total = earlier if self.fresh else earlier + self.later[self.number + 1]
+            total = earlier if self.fresh else earlier.plus(self.later[self.number + 1], density)
         scores = np.concatenate([self.worst_scores, result.worst[0]])
         scores, rows = lowest(scores, np.concatenate([self.worst_rows, result.worst[1]]).astype(np.intp))
         visited = replace(
@@ -109,6 +113,6 @@ class BatchPass:
         return visited, total
 
 
-def begin_pass(kept: Sequence[Kept | None], n_views: int = 1, *, fresh: bool = True) -> BatchPass:
+def begin_pass(kept: Sequence[Kept | None], density: Density, n_views: int = 1, *, fresh: bool = True) -> BatchPass:
     """A pass over batches that have left this behind; nothing before the first pass."""
-    return BatchPass(tuple(kept), tuple(suffixes(kept)), fresh, energy=np.zeros(n_views))
+    return BatchPass(tuple(kept), tuple(suffixes(kept, density)), fresh, energy=np.zeros(n_views))

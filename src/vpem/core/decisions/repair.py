@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.gaussian import Block, CollapsedComponentError, make_block, make_weights
+from vpem.core.blocks.density import CollapsedComponentError
+from vpem.core.blocks.weights import make_weights
 from vpem.core.network.parties import Network
 
 Array = NDArray[np.float64]
@@ -36,9 +37,9 @@ class Repair(NamedTuple):
     party: Hashable
     """The party that found it."""
     reason: str
-    """"collapsed" (no positive definite covariance) or "starved" (no rows)."""
+    """"collapsed" (its rows do not determine its parameters) or "starved" (no rows)."""
     restarted: bool = True
-    """Whether it was put on another row; otherwise it kept what it had, or began with the overall covariance."""
+    """Whether it was put on another row; otherwise it kept what it had, or began as all rows are."""
 
 
 class Case(NamedTuple):
@@ -154,22 +155,3 @@ def repair_weights(weights: Array, components: Sequence[int]) -> Array:
     weights *= (n_components - len(components)) / np.where(others > 0, others, 1.0)
     weights[..., components] = 1.0
     return make_weights(weights)
-
-
-def repair_block(block: Block, components: Sequence[int], means: Array, everything: Block) -> Block:
-    """Put some components on some rows, with the block's overall covariance.
-
-    Parameters
-    ----------
-    block : Block
-    components : sequence of int
-    means : array of shape (len(components), n_columns)
-        The block's part of the rows.
-    everything : Block
-        One Gaussian for all rows.
-    """
-    new_means, covariances = block.means.copy(), block.covariances.copy()
-    new_means[components] = means
-    if len(covariances) == len(new_means):  # tied covariances stay
-        covariances[components] = everything.covariances[0]
-    return make_block(new_means, covariances)

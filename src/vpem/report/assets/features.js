@@ -6,6 +6,12 @@
 function density(feature, component, place) {
   const deviation = feature.deviations[component];
   if (feature.means[component] === null) return 0;
+  if (feature.curves) {
+    const curve = feature.curves[component];
+    const at = Math.max(0, Math.min(1, place)) * (curve.length - 1);
+    const left = Math.min(Math.floor(at), curve.length - 2);
+    return data.weights[component] * (curve[left] + (at - left) * (curve[left + 1] - curve[left]));
+  }
   const distance = (place - feature.means[component]) / deviation;
   return (data.weights[component] * Math.exp(-0.5 * distance * distance)) / (deviation * Math.sqrt(2 * Math.PI));
 }

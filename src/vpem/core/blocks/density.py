@@ -1,0 +1,345 @@
+"""How the columns of a block are distributed within a component: the protocol of a family of densities.
+
+A family is one class: it says what the parameters of a block are (`Block`), what a block adds to the network's sum,
+what an M-step needs to know of the rows (`Statistics`), and how the parameters follow from it. Blocks never look at
+each other: all that they share is the sum of their contributions (equation 12 of the paper). The rest of the package
+treats blocks and statistics as opaque.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.tiles import Collector, Contributions, Layout, Numbers, Tile, first_columns
+
+
+class CollapsedComponentError(ValueError):
+    """The rows of a component do not determine its parameters; of a Gaussian, its covariance is singular.
+
+    Parameters
+    ----------
+    component : int or None
+        None: the block's columns do not determine any parameters, whatever the component.
+    party : object
+    repairs : int
+        How often the component was repaired in vain.
+    lacking : str
+        What none can have.
+    """
+
+    def __init__(self, component: int | None, party: object = None, repairs: int = 0, lacking: str = "a covariance"):
+        self.component = component
+        self.party = party
+        where = "" if party is None else f" at party {party!r}"
+        what = f"no component can have {lacking}" if component is None else f"component {component} has collapsed"
+        again = f" ({repairs} repairs did not help)" if repairs else ""
+        super().__init__(
+            f"{what}{where}{again}: expected rows that determine the parameters of a component (of a Gaussian, a "
+            "positive definite covariance), got too few distinct rows, or columns that are constant, multiples of "
+            "each other or too large; try fewer components, a larger reg_covar, another covariance_type, "
+            "shrinkage='oas', or scaling or leaving out columns"
+        )
+
+
+class Density(ABC):
+    """A family of densities of the columns of one block, within each component.
+
+    A family is a frozen dataclass. Its fields are settings that all parties share, and part of what they agree on:
+    plain values that can be hashed. Arrays of a `Block` and of `Statistics` have the components as their first axis;
+    a family for which this does not hold overrides `restart` and `forget` too.
+    """
+
+    # Parameters
+
+    @abstractmethod
+    def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the arrays from which `make` makes a block: what a file keeps."""
+
+    @abstractmethod
+    def make(self, arrays: Mapping[str, Array]) -> Block:
+        """Block from arrays of these shapes, with whatever can be derived from them.
+
+        Raises
+        ------
+        ValueError
+            If they are no parameters.
+        """
+
+    def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
+        """Block in which what a user gave goes before what was found; without a start, all is given."""
+        if found is None:
+            return self.make(given)
+        return self.make({**{name: found.arrays[name] for name in self.shapes(1, 1)}, **given}) if given else found
+
+    def n_parameters(self, n_components: int, n_columns: int) -> int:
+        """Free parameters of one block."""
+        return sum(prod(shape) for shape in self.shapes(n_components, n_columns).values())
+
+    @abstractmethod
+    def to_vector(self, block: Block) -> Array:
+        """The parameters as one vector without constraints: every vector near it stands for parameters."""
+
+    @abstractmethod
+    def from_vector(self, vector: Array, like: Block) -> Block:
+        """Inverse of `to_vector`, for a block of the same shapes."""
+
+    # EM
+
+    @abstractmethod
+    def log_density(self, XT: Array, block: Block) -> Array:
+        """Log-density of each row under each component, with all constants.
+
+        Parameters
+        ----------
+        XT : array of shape (n_columns, n_rows)
+            A gap (NaN) is marginalized; a row of gaps has 0.
+        block : Block
+
+        Returns
+        -------
+        array of shape (n_components, n_rows)
+            Finite: `LOWEST` at least.
+        """
+
+    @abstractmethod
+    def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
+        """Statistics of some rows; gaps are filled in as `block` expects them, rows of gaps left out.
+
+        Parameters
+        ----------
+        XT : array of shape (n_columns, n_rows)
+        responsibilities : array of shape (n_components, n_rows)
+        block : Block
+
+        Raises
+        ------
+        ValueError
+            If a value is none that the family describes.
+        """
+
+    def add(self, one: Statistics, other: Statistics) -> Statistics:
+        """Statistics of the rows of both."""
+        return Statistics(**{name: array + other.arrays[name] for name, array in one.arrays.items()})
+
+    def scale(self, statistics: Statistics, factor: float) -> Statistics:
+        """Statistics of the same rows with another weight."""
+        return Statistics(**{name: factor * array for name, array in statistics.arrays.items()})
+
+    def forget(self, statistics: Statistics, components: Sequence[int], weights: Array, block: Block) -> Statistics:
+        """Statistics in which some components count for what they were restarted with; by default, for nothing.
+
+        Parameters
+        ----------
+        statistics : Statistics
+            Per row, of a stream.
+        components : sequence of int
+        weights : array of shape (n_components,)
+        block : Block
+            After the restart.
+        """
+        del weights, block
+        found = {name: array.copy() for name, array in statistics.arrays.items()}
+        for array in found.values():
+            array[components] = 0.0
+        return Statistics(**found)
+
+    @abstractmethod
+    def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
+        """Parameters from statistics (equations 9 and 11).
+
+        A component that would collapse keeps its previous parameters. So does one without rows, which counts as
+        sound: nothing depends on it.
+
+        Returns
+        -------
+        block : Block
+        collapsed : list of int
+        """
+
+    @abstractmethod
+    def expected_log_density(self, statistics: Statistics, block: Block) -> float:
+        """Expected log-density of the rows that the statistics stand for, plus the entropy of their gaps.
+
+        This is what a block adds to the free energy.
+        """
+
+    # Beginnings
+
+    @abstractmethod
+    def first(self, columns: Columns) -> Block:
+        """One component, from the moments of the columns alone."""
+
+    def overall(
+        self, columns: Sequence[Columns], collect: Callable[[Sequence[Block]], Sequence[Statistics]]
+    ) -> list[Block]:
+        """One component for all rows of each block.
+
+        Parameters
+        ----------
+        columns : sequence of Columns
+            Each block's.
+        collect : callable
+            Each block's statistics of all rows, gaps filled in as the given blocks expect them; one pass.
+
+        Raises
+        ------
+        CollapsedComponentError
+            If no component could have parameters.
+        """
+        first = [self.first(own) for own in columns]
+        found, collapsed = self.m_steps(collect(first), first, columns)
+        for own, broken in zip(columns, collapsed, strict=True):
+            if broken:
+                raise CollapsedComponentError(None, own.party, lacking="parameters")
+        return found
+
+    @abstractmethod
+    def start(self, centres: Array, everything: Block) -> Block:
+        """Components around centres, (n_components, n_columns), otherwise as all rows are.
+
+        `everything` is the block's part of `overall`.
+        """
+
+    def restart(self, block: Block, components: Sequence[int], rows: Array, everything: Block) -> Block:
+        """Put some components on some rows, (len(components), n_columns), without gaps; see `start`."""
+        fresh, found = self.start(rows, everything), {name: array.copy() for name, array in block.arrays.items()}
+        for name, array in found.items():
+            array[components] = fresh.arrays[name]
+        return Block(**found)
+
+    # For people, predictions and reports
+
+    @abstractmethod
+    def means(self, block: Block) -> Array:
+        """Expected values; (n_components, n_columns)."""
+
+    @abstractmethod
+    def deviations(self, block: Block) -> Array:
+        """Standard deviations; (n_components, n_columns)."""
+
+    def correlations(self, block: Block) -> Array | None:
+        """Of the columns within components, (n_components or 1, n_columns, n_columns); None: independent."""
+        del block
+        return None
+
+    def marginal(self, block: Block, column: int, points: Array) -> Array:
+        """Log-density of one column at some points; (n_components, n_points)."""
+        XT = np.full((self.means(block).shape[1], len(points)), np.nan)
+        XT[column] = points
+        return self.log_density(XT, block)
+
+    def conditional(self, block: Block, XT: Array) -> Array:
+        """Rows (n_columns, n_rows) with gaps as each component expects them; (n_components, n_columns, n_rows).
+
+        By default columns are independent within a component, and a gap is the component's mean.
+        """
+        return np.where(np.isnan(XT), self.means(block)[:, :, None], XT)
+
+    @abstractmethod
+    def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """Draw a row from each labelled component; (n_rows, n_columns)."""
+
+    # Many blocks at once: loops, which a family may replace by something faster
+
+    def layout(self, widths: Sequence[int], n_components: int) -> Layout:
+        """Where blocks of so many columns are; kept as long as a fit lasts."""
+        return Layout(starts=first_columns(widths), n_components=n_components)
+
+    def pack(self, blocks: Sequence[Block], layout: Layout) -> Packed:
+        """Blocks as a pass over the rows needs them."""
+        return PackedOneByOne(self, layout, blocks)
+
+    def m_steps(
+        self, statistics: Sequence[Statistics], previous: Sequence[Block], columns: Sequence[Columns]
+    ) -> tuple[list[Block], list[list[int]]]:
+        """`m_step` of many blocks."""
+        pairs = [self.m_step(*own) for own in zip(statistics, previous, columns, strict=True)]
+        return [block for block, _ in pairs], [collapsed for _, collapsed in pairs]
+
+
+class Packed(Contributions):
+    """Blocks as a pass over the rows needs them."""
+
+    layout: Layout
+
+    def look(self, XT: Array, has_gaps: NDArray[np.bool_]) -> Any:
+        """What both halves of a pass need to know of a tile's gaps; the tile keeps it as `noted`.
+
+        Parameters
+        ----------
+        XT : array of shape (n_columns, n_rows)
+        has_gaps : array of shape (n_columns,)
+            Where there may be some.
+        """
+        del XT, has_gaps
+
+    @abstractmethod
+    def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
+        """How to make an empty collector of statistics, in which gaps are filled in as these blocks expect them.
+
+        Parameters
+        ----------
+        means, variances : arrays of shape (n_columns,)
+            Of all rows, in the order of the blocks.
+        centres : array of shape (n_components, n_columns), optional
+            Where the rows of each component will be; by default, where the blocks' means are.
+        """
+
+
+class PackedOneByOne(Packed):
+    """Blocks in a loop."""
+
+    def __init__(self, density: Density, layout: Layout, blocks: Sequence[Block]):
+        self.density, self.layout, self.blocks = density, layout, blocks
+
+    def add(self, tile: Tile, targets: Numbers, out: Array) -> None:
+        """Add log-densities; see `Contributions`."""
+        for b, block in enumerate(self.blocks):
+            own = self.layout.columns(b)
+            out[targets[own.start]] += self.density.log_density(tile.XT[own], block)
+
+    def collector(
+        self,
+        means: Array,  # noqa: ARG002 (statistics are what they are, wherever the rows are)
+        variances: Array,  # noqa: ARG002
+        centres: Array | None = None,  # noqa: ARG002
+    ) -> Callable[[], Collector]:
+        """See `Packed`."""
+        return partial(CollectedOneByOne, self)
+
+
+class CollectedOneByOne(Collector):
+    """Each block's statistics, added tile by tile."""
+
+    def __init__(self, packed: PackedOneByOne):
+        self.packed = packed
+        self.found: list[Statistics] = []
+
+    def collect(self, tile: Tile, responsibilities: Array, views: Numbers) -> None:
+        """See `Collector`."""
+        density, layout = self.packed.density, self.packed.layout
+        own = [
+            density.collect(tile.XT[layout.columns(b)], responsibilities[views[layout.starts[b]]], block)
+            for b, block in enumerate(self.packed.blocks)
+        ]
+        self._add(own)
+
+    def add(self, other: Self) -> None:
+        """Take in what later rows gave."""
+        self._add(other.found)
+
+    def _add(self, new: list[Statistics]) -> None:
+        pairs = zip(self.found, new, strict=True) if self.found else ()
+        self.found = [self.packed.density.add(*pair) for pair in pairs] or new
+
+    def statistics(self) -> tuple[Statistics, ...]:
+        """Each block's."""
+        return tuple(self.found)

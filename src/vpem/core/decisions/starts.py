@@ -1,0 +1,88 @@
+"""Starts that follow from the shared seed alone, and what users gave of a start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.arrays import Block
+from vpem.core.blocks.density import Density
+from vpem.core.blocks.overall import Overall, shared_statistics
+from vpem.core.blocks.weights import make_weights
+from vpem.core.decisions.initial import random_responsibilities, random_rows
+from vpem.core.network.parties import Network
+from vpem.core.rows import Table
+
+Array = NDArray[np.float64]
+
+
+class Given(NamedTuple):
+    """A start that a root was given, or parts of it; for its own block."""
+
+    weights: Array | None = None
+    arrays: Mapping[str, Array] = {}
+    """Parameters, as the density names them."""
+
+    def is_complete(self, density: Density) -> bool:
+        """Whether no start has to be found."""
+        return self.weights is not None and set(density.shapes(1, 1)) <= set(self.arrays)
+
+    def complete(self, weights: Array | None, block: Block | None, density: Density) -> tuple[Array | None, Block]:
+        """What was given goes before what was found, if anything was."""
+        return weights if self.weights is None else self.weights, density.complete(block, self.arrays)
+
+
+def around(centres: Sequence[Array], overall: Overall, density: Density) -> tuple[Block, ...]:
+    """Each block around given centres, (n_components, n_columns), otherwise as all its rows are."""
+    return tuple(density.start(part, block) for part, block in zip(centres, overall.blocks, strict=True))
+
+
+def start_from_seed(
+    kind: str,
+    X: Table,
+    network: Network,
+    overall: Overall,
+    density: Density,
+    n_components: int,
+    rng: np.random.Generator,
+) -> tuple[Array, Sequence[Block], list[list[int]]]:
+    """Where EM begins without a message: all blocks of a network, or the one block that an agent has.
+
+    Parameters
+    ----------
+    kind : {"random", "random_from_data"}
+        M-step from random responsibilities; or random rows as centres, and equal weights.
+    X : Table of shape (n_samples, n_features)
+    network : Network
+    overall : Overall
+    density : Density
+    n_components : int
+    rng : numpy.random.Generator
+        Shared by all parties.
+
+    Returns
+    -------
+    weights : array of shape (n_components,)
+    blocks : sequence of Block
+    collapsed : list of lists of int
+        Components of each block that begin as all rows are, since their own rows do not determine them.
+    """
+    if kind == "random_from_data":
+        centres = overall.rows(X, random_rows(rng, len(X), n_components), network)
+        weights = np.full(n_components, 1.0 / n_components)
+        return weights, around(centres, overall, density), [[] for _ in network.hubs]
+    # Gaps are filled in as one component for all rows expects them.
+    centres = [np.repeat(density.means(block), n_components, axis=0) for block in overall.blocks]
+    before = around(centres, overall, density)
+    counts, statistics = shared_statistics(
+        X,
+        network,
+        density,
+        before,
+        lambda n_rows: random_responsibilities(rng, n_rows, n_components),
+        overall.has_gaps,
+    )
+    return make_weights(counts[0]), *density.m_steps(statistics, before, overall.columns)

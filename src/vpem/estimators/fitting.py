@@ -1,0 +1,308 @@
+"""How a mixture is fitted: by a simulated network, by agents, or row after row from a stream."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from vpem.core.agent.meeting import meeting_traffic
+from vpem.core.blocks.density import Density
+from vpem.core.blocks.overall import look_again
+from vpem.core.blocks.packed import warm_up
+from vpem.core.decisions.starts import Given
+from vpem.core.network.parties import Network
+from vpem.core.network.pooling import pooling_traffic
+from vpem.core.network.summation import Summation
+from vpem.core.network.traffic import Traffic
+from vpem.core.rows import Table
+from vpem.core.settings import STARTS, Agreement, Settings
+from vpem.estimators import agents, checks
+from vpem.estimators.fitted import FittedMixture
+from vpem.estimators.progress import Progress
+from vpem.simulation import fit as simulated
+from vpem.simulation.channel import Channel
+from vpem.simulation.em import Certificate, MixtureFit, certify
+from vpem.simulation.fit import begin
+from vpem.simulation.model import Mixture, Problem, make_problem
+from vpem.simulation.streams import Stream, online_step
+from vpem.simulation.threads import one_blas_thread
+
+Array = NDArray[np.float64]
+
+compile_once = cache(warm_up)
+"""Once per process."""
+
+
+class FittingMixture(FittedMixture):
+    """The fits of a mixture estimator, whose arguments are its attributes."""
+
+    n_components: int
+    partition: Any
+    graph: Any
+    hops: int
+    summation: Summation | None
+    tol: float
+    batch_size: int | None
+    max_iter: int
+    n_init: int
+    init_params: str
+    weights_init: ArrayLike | None
+    warm_start: bool
+    engine: str
+    verbose: int
+    callback: Any
+
+    traffic_: Traffic
+    certificate_: Certificate
+    _summation: Summation
+    _seed: int
+    _last_lower_bounds: Array | None
+    _stream: Stream | None
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 (scikit-learn's signature)
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All parties' columns; numpy, pandas or polars.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        with checks.unchanged_on_error(self), one_blas_thread():
+            return self._fit(X)
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 (scikit-learn's)
+        """Take one step of stepwise EM with new rows: for streams.
+
+        The first call starts from its rows, as `fit` would; at the t-th call the new rows count for ``t ** -0.7`` and
+        all earlier ones for the rest. A call after `fit` begins anew. Traffic and `repairs_` add up over the calls.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New rows of the same columns; the first time at least `n_components`.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        with checks.unchanged_on_error(self), one_blas_thread():
+            return self._partial_fit(X)
+
+    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
+        """Fit, and return the label of each row."""
+        return self.fit(X, y).predict(X)
+
+    # What the estimators differ in
+
+    @abstractmethod
+    def _density(self) -> Density:
+        """How columns are distributed; raises for arguments that are wrong."""
+
+    @abstractmethod
+    def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
+        """Parameters that the user gave of each block's start, by name."""
+
+    @abstractmethod
+    def _show(self, mixture: Mixture) -> None:
+        """Set the fitted attributes that not every estimator has."""
+
+    # Fits
+
+    def _fit(self, X: ArrayLike) -> Self:
+        settings = self._settings()
+        n_init = checks.check_count("n_init", self.n_init, 1)
+        batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"expected callback to be None or callable, got {self.callback!r}")
+        progress = Progress(checks.check_count("verbose", self.verbose, 0), self.callback)
+        goes_on = bool(self.warm_start) and hasattr(self, "_mixture")
+        table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
+        checks.check_enough_rows(len(table), "n_components", settings.n_components)
+        network, summation, seed = self._build(table, settings, goes_on="warm_start=False" if goes_on else "")
+        given = [] if goes_on else self._given(network, settings)
+        agreement = self._agreement(settings, summation, seed, given, n_init=n_init, batch_size=batch_size)
+        problem = make_problem(table, network, summation, settings.density)
+        if self._engine(goes_on) == "agents":
+            result = agents.fit(table, network, agreement, given, progress)
+        else:
+            with progress.waiting("compiling the inner loops, which are kept for the next time,"):
+                compile_once()
+            before = self._last_fit() if goes_on else None
+            everything = {"overall": problem.overall, "before": before}
+            result = simulated.fit(table, network, agreement, given, progress, **everything)  # type: ignore[arg-type]
+        return self._end_fit(problem, settings, seed, result, stopped=progress.stopped)
+
+    def _last_fit(self) -> MixtureFit:
+        """What a fit with `warm_start` goes on with."""
+        bounds = () if self._last_lower_bounds is None else (self._last_lower_bounds,)
+        return MixtureFit(self._mixture, bounds, self.converged_, (), self.traffic_)
+
+    def _end_fit(
+        self,
+        problem: Problem,
+        settings: Settings,
+        seed: int,
+        result: MixtureFit,
+        stopped: bool = False,
+    ) -> Self:
+        """Set the fitted attributes, certificate included; warn if the fit did not converge."""
+        self._keep(problem.network, problem.summation, settings, seed, result, result.traffic)
+        self.repairs_ = list(result.repairs)
+        self.certificate_ = certify(problem, result.mixture, settings)
+        self.disagreement_ = self.certificate_.disagreement
+        self._stream = None
+        self._stream_is_lost = False
+        if not result.converged and settings.max_iter > 0 and not stopped:
+            warnings.warn(
+                f"the best start did not converge in {settings.max_iter} iterations; "
+                "try a larger max_iter or tol, or another init_params",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return self
+
+    def _partial_fit(self, X: ArrayLike) -> Self:
+        settings = self._settings()
+        self._engine(goes_on=True)
+        stream = getattr(self, "_stream", None)
+        if getattr(self, "_stream_is_lost", False):
+            raise ValueError(
+                "expected the model that the stream was fitted to, got one from a file, which keeps no stream; "
+                "go on with warm_start=True, or begin a new estimator"
+            )
+        table = checks.read_table(self, X, reset=stream is None)
+        remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
+        network, summation, seed = self._build(table, settings, goes_on=remedy)
+        traffic, channel = pooling_traffic(network, len(table)), Channel(summation, network)
+        if stream is None:
+            checks.check_enough_rows(len(table), "n_components", settings.n_components)
+            problem = make_problem(table, network, summation, settings.density)
+            given = self._given(network, settings)
+            start = begin(problem, channel, self._agreement(settings, summation, seed, given), given, 0)
+            traffic += meeting_traffic(network, len(table), int(self.hops), summation)
+            stream, mixture = Stream(problem.overall, repairs=start.repairs), start.mixture
+        else:
+            overall = look_again(stream.overall, table, network)
+            problem = Problem(table, network, summation, overall)
+            mixture = replace(self._mixture, density=settings.density)
+            traffic = self.traffic_ + traffic
+        result, stream, disagreement = online_step(problem, channel, mixture, settings, stream)
+        self._keep(network, summation, settings, seed, result, traffic + result.traffic)
+        self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
+        self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
+        self._stream, self._last_lower_bounds = stream, None
+        if hasattr(self, "certificate_"):
+            del self.certificate_  # of rows that are no longer all that counts
+        return self
+
+    # Arguments
+
+    def _settings(self) -> Settings:
+        return Settings(
+            density=self._density(),
+            n_components=checks.check_count("n_components", self.n_components, 1),
+            tol=checks.check_non_negative("tol", self.tol),
+            max_iter=checks.check_count("max_iter", self.max_iter, 0),
+        )
+
+    def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
+        """Network, summation and shared seed; if this fit goes on with the last one, they must suit each other.
+
+        `goes_on` is empty, or says what to try if they do not.
+        """
+        seed = self._seed if goes_on else checks.shared_seed(self.random_state)
+        names = getattr(self, "feature_names_in_", None)
+        network, summation = checks.build_network(
+            self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
+        )
+        if not goes_on:
+            return network, summation, seed
+        # Links and the length of a run may change, but not what is fitted.
+        fitted, asked = self._mixture.density, settings.density
+        is_same = type(fitted) is type(asked) and fitted.shapes(2, 2) == asked.shapes(2, 2)
+        if len(self.weights_) != settings.n_components or not is_same:
+            raise ValueError(
+                f"expected to go on with n_components={len(self.weights_)} and {fitted}, as fitted, got "
+                f"{settings.n_components} and {asked}; try {goes_on}"
+            )
+        if not network.has_blocks_of(self._network):
+            raise ValueError(
+                "expected to go on with the fitted parties, columns and hubs, got others (did partition, graph or "
+                f"hops change?); try {goes_on}"
+            )
+        return network, summation, seed
+
+    def _agreement(
+        self, settings: Settings, summation: Summation, seed: int, given: Sequence[Given], **more: Any
+    ) -> Agreement:
+        """What all parties share."""
+        kind = self._init_params()
+        if given and given[0].is_complete(settings.density):
+            kind = "given"
+        return Agreement(
+            settings=settings, summation=summation, seed=seed, hops=int(self.hops), init_params=kind, **more
+        )
+
+    def _given(self, network: Network, settings: Settings) -> list[Given]:
+        """What the user gave of each block's start; empty if nothing."""
+        weights = self.weights_init
+        if weights is not None:
+            weights = checks.check_weights_init(weights, settings.n_components)
+        arrays = self._given_arrays(network, settings)
+        return [Given(weights, own) for own in arrays] if weights is not None or any(arrays) else []
+
+    def _init_params(self) -> str:
+        return checks.check_choice("init_params", self.init_params, STARTS)
+
+    def _engine(self, goes_on: bool) -> str:
+        engine = checks.check_choice("engine", self.engine, ("simulation", "agents"))
+        if engine == "agents" and goes_on:
+            raise ValueError(
+                "expected engine='simulation' to go on with an earlier fit or with a stream, got 'agents'; "
+                "try fit with warm_start=False"
+            )
+        return engine
+
+    # Results
+
+    def _keep(
+        self,
+        network: Network,
+        summation: Summation,
+        settings: Settings,
+        seed: int,
+        result: MixtureFit,
+        traffic: Traffic,
+    ) -> None:
+        """Set the fitted attributes that every kind of fit has."""
+        mixture, density = result.mixture, settings.density
+        self._network, self._summation, self._mixture, self._seed = network, summation, mixture, seed
+        self._last_lower_bounds = result.lower_bounds[-1] if result.lower_bounds else None
+        self.weights_ = mixture.weights.mean(axis=0)
+        self.hub_weights_ = np.empty((len(network.hubs), settings.n_components))
+        self.hub_weights_[:] = mixture.weights
+        self.means_ = network.assemble([density.means(block) for block in mixture.blocks])
+        self._show(mixture)
+        self.hubs_ = network.named_hubs()
+        self.partition_ = network.named_columns()
+        self.graph_ = network.named_graph()
+        self.lower_bounds_ = [float(bounds.mean()) for bounds in result.lower_bounds]
+        self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        self.traffic_ = traffic

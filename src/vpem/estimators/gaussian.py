@@ -1,0 +1,292 @@
+"""VerticalGaussianMixture: VP-EM of Gaussian columns, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.mixture import GaussianMixture
+from sklearn.utils.validation import check_is_fitted
+
+from vpem.core.blocks.covariances import STRUCTURES, n_covariance_parameters
+from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.network.parties import Network
+from vpem.core.network.summation import Summation
+from vpem.core.settings import Settings
+from vpem.estimators import checks
+from vpem.estimators.mixture import VerticalMixture
+from vpem.estimators.precisions import covariances_from_precisions
+from vpem.simulation.model import Mixture
+
+Array = NDArray[np.float64]
+
+
+class BlockMixture(GaussianMixture):  # type: ignore[misc]  # scikit-learn has no types
+    """`sklearn.mixture.GaussianMixture` whose covariances are known to consist of blocks, for `bic` and `aic`.
+
+    scikit-learn would count every entry of the dense matrices. A new fit knows no blocks, and counts as scikit-learn
+    does.
+
+    Attributes
+    ----------
+    n_block_parameters_ : int
+        Free parameters of the block structure.
+    """
+
+    n_block_parameters_: int
+
+    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
+        """Fit as scikit-learn does, without blocks."""
+        labels: NDArray[np.intp] = super().fit_predict(X, y)
+        if hasattr(self, "n_block_parameters_"):
+            del self.n_block_parameters_
+        return labels
+
+    def _n_parameters(self) -> int:
+        return int(getattr(self, "n_block_parameters_", super()._n_parameters()))
+
+
+class VerticalGaussianMixture(VerticalMixture):
+    """Gaussian mixture of parties that each hold some columns of the same rows.
+
+    Each component's covariance is block-diagonal, one block for each party (or hub of parties): a party updates
+    its own block from its own columns, and the parties need nothing from each other but the sum of their
+    log-densities. On a star, where a server adds, this equals centralized EM with block-diagonal covariances. On
+    any other connected graph the parties average with their neighbours (consensus), and every root keeps its own
+    estimates. The whole network lives in this process (see `engine`), and what it would send is counted.
+
+    Gaps (NaN) are welcome, whole rows of a party among them: the fit is exact EM on what was observed, if values are
+    missing at random.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+    partition : list, dict or None, default=None
+        Who holds which columns: a list of columns per party, or a dict from party name to columns; columns by
+        position or, for a data frame, by name. Every column exactly once. None: one party per column.
+    graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
+        Which parties are linked. A star has a server that is not a party and holds no columns. A graph's nodes are
+        the party names or 0, ..., N-1.
+    hops : int, default=0
+        How far columns may travel to be pooled at the root of a hub; not on a star.
+    summation : Star, Consensus or None, default=None
+        How the network adds. None: the exact sum on a star, else ``Consensus(rounds=100, weights="metropolis")``.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        As scikit-learn defines them, within each block.
+    shrinkage : float, "oas" or None, default=None
+        How far each block's covariances are drawn toward their diagonals, from 0 to 1: for parties with many columns
+        beside their rows. "oas" finds the amount by itself. The likelihood may then fall. For "full" and "tied".
+    tol : float, default=1e-3
+        Stop when every root's log-likelihood per row changes by less.
+    reg_covar : float, default=1e-6
+        Added to every variance.
+    batch_size : int or None, default=None
+        Rows after which the parameters are updated (incremental EM). An iteration is still one pass over all rows; it
+        stops on the free energy, which `lower_bounds_` then holds.
+    max_iter : int, default=100
+        0 leaves the model at its start, with `lower_bound_` minus infinity, as in scikit-learn.
+    n_init : int, default=1
+        Number of starts, of which the best is kept.
+    init_params : {"kmeans", "k-means++", "random", "random_from_data"}, default="kmeans"
+        "kmeans" and "k-means++" use the network's sum; "random" (random responsibilities) and "random_from_data"
+        (random rows as means, overall covariances) need nothing but a shared seed.
+    weights_init : array-like of shape (n_components,), optional
+    means_init : array-like of shape (n_components, n_features), optional
+        In the order of X's columns.
+    precisions_init : list of array-likes, optional
+        One entry for each block b, in the order of ``hubs_[b].columns`` and in scikit-learn's shape for the
+        covariance type.
+    random_state : int, RandomState or None, default=None
+        Source of the seed that the parties share.
+    warm_start : bool, default=False
+        Go on from the last fit, each root from its own estimates; the links and the summation may have changed.
+    engine : {"simulation", "agents"}, default="simulation"
+        "simulation" computes a whole network as linear algebra. "agents" lets every party run by itself, as it would
+        on its own machine, and delivers the messages: slower by far, to the same numbers and bytes. Not with
+        `warm_start` or `partial_fit`.
+    verbose : int, default=0
+        1 tells of each start, 2 of each iteration.
+    callback : callable or None, default=None
+        Called after every iteration with the number of the start, of the iteration, and the log-likelihood per row;
+        if it returns something true, the fit ends there, with the best model so far. For engine="simulation".
+
+    Attributes
+    ----------
+    weights_ : array of shape (n_components,)
+        Mean over the roots' estimates.
+    hub_weights_ : array of shape (n_hubs, n_components)
+        Each root's own estimate.
+    means_ : array of shape (n_components, n_features)
+    covariances_ : list of arrays
+        One for each block, in scikit-learn's shape for the covariance type; see also `covariance_matrix`.
+    partition_ : dict
+        Party to its column numbers.
+    graph_ : networkx.Graph
+        Links between the parties, by name; in a star, between them and the server.
+    hubs_ : list of NamedHub
+        Root, members and column numbers of each hub; without hops, each party is its own.
+    lower_bound_ : float
+        Log-likelihood per row, as scikit-learn's: before the last M-step, mean over roots.
+    lower_bounds_ : list of float
+        The same for every iteration.
+    n_iter_ : int
+    converged_ : bool
+    disagreement_ : float
+        Largest difference between two roots' responsibilities for the rows of the fit; 0 on a star.
+    certificate_ : Certificate
+        ``gain`` of one more exact EM step, and the ``disagreement``; not after `partial_fit`.
+    repairs_ : list of Repair
+        Components that collapsed or starved: iteration, component, party, reason, and whether they were restarted.
+    traffic_ : Traffic
+        ``messages``, ``bytes``, ``rounds`` and ``per_agent``, as a real network would send them.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vpem import VerticalGaussianMixture
+    >>> X = np.array([[1, 2, 0], [1, 4, 1], [1, 0, 0], [10, 2, 9], [10, 4, 8], [10, 0, 9]])
+    >>> parties = {"bank": [0, 1], "shop": [2]}
+    >>> mixture = VerticalGaussianMixture(2, partition=parties, random_state=0).fit(X)
+    >>> mixture.predict([[0, 0, 0]]) == mixture.predict([[2, 1, 1]])
+    array([ True])
+    >>> mixture.traffic_.per_agent["bank"].messages_sent
+    12
+    """
+
+    covariances_: list[Array]
+
+    def __init__(  # not the general one's, whose density the arguments stand for
+        self,
+        n_components: int = 1,
+        *,
+        partition: Any = None,
+        graph: Any = "star",
+        hops: int = 0,
+        summation: Summation | None = None,
+        covariance_type: str = "full",
+        shrinkage: float | str | None = None,
+        tol: float = 1e-3,
+        reg_covar: float = 1e-6,
+        batch_size: int | None = None,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: str = "kmeans",
+        weights_init: ArrayLike | None = None,
+        means_init: ArrayLike | None = None,
+        precisions_init: Sequence[ArrayLike] | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        engine: str = "simulation",
+        verbose: int = 0,
+        callback: Any = None,
+    ):
+        self.n_components = n_components
+        self.partition = partition
+        self.graph = graph
+        self.hops = hops
+        self.summation = summation
+        self.covariance_type = covariance_type
+        self.shrinkage = shrinkage
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weights_init = weights_init
+        self.means_init = means_init
+        self.precisions_init = precisions_init
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.engine = engine
+        self.verbose = verbose
+        self.callback = callback
+
+    def covariance_matrix(self) -> Array:
+        """Dense covariances in the order of X's columns; (n_components, n_features, n_features)."""
+        check_is_fitted(self, "weights_")
+        n_components, n_features = self.means_.shape
+        dense = np.zeros((n_components, n_features, n_features))
+        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
+            if self._gaussian.is_matrix:
+                dense[:, columns[:, None], columns] = block.covariances
+            else:
+                dense[:, columns, columns] = block.covariances
+        return dense
+
+    def to_sklearn(self) -> GaussianMixture:
+        """Fitted `sklearn.mixture.GaussianMixture` with the same densities, `bic` and `aic`.
+
+        It has the covariance type of the fit, except that "spherical" with several blocks, each of which has a
+        variance of its own, becomes "diag". Where scikit-learn would count other parameters than the blocks have, the
+        result is a `BlockMixture`: a subclass that differs in that count only.
+        """
+        dense, n_parameters = self.covariance_matrix(), self._n_parameters()
+        n_components, n_features = self.means_.shape
+        kind = self._gaussian.covariance_type
+        if kind == "spherical" and len(self._network.hubs) > 1:
+            kind = "diag"
+        counted = (
+            n_components - 1 + n_components * n_features + n_covariance_parameters(n_components, n_features, kind)
+        )
+        model = (GaussianMixture if counted == n_parameters else BlockMixture)(
+            n_components,
+            covariance_type=kind,
+            tol=self.tol,
+            reg_covar=self.reg_covar,
+            max_iter=self.max_iter,
+            random_state=self.random_state,
+        )
+        if counted != n_parameters:
+            model.n_block_parameters_ = n_parameters
+        factors = np.linalg.inv(np.linalg.cholesky(dense)).transpose(0, 2, 1)
+        if kind == "tied":
+            dense, factors = dense[0], factors[0]
+        elif kind == "diag":
+            dense, factors = (np.diagonal(part, axis1=1, axis2=2).copy() for part in (dense, factors))
+        elif kind == "spherical":
+            dense, factors = dense[:, 0, 0].copy(), factors[:, 0, 0].copy()
+        model.weights_, model.means_ = self.weights_.copy(), self.means_.copy()
+        model.covariances_, model.precisions_cholesky_ = dense, factors
+        is_matrix = STRUCTURES[kind].is_matrix
+        model.precisions_ = factors @ np.swapaxes(factors, -1, -2) if is_matrix else factors**2
+        for name in ("converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_"):
+            setattr(model, name, getattr(self, name))
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_
+        return model
+
+    @property
+    def _gaussian(self) -> Gaussian:
+        """The density of the fit."""
+        density = self._mixture.density
+        assert isinstance(density, Gaussian), "fitted by this estimator"
+        return density
+
+    def _density(self) -> Gaussian:
+        return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
+
+    def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
+        """Means and covariances from `means_init` and `precisions_init`."""
+        found: list[dict[str, Array]] = [{} for _ in network.hubs]
+        if self.means_init is not None:
+            n_features = sum(map(len, network.columns))
+            means = checks.finite_array("means_init", self.means_init, (settings.n_components, n_features))
+            for own, columns in zip(found, network.block_columns, strict=True):
+                own["means"] = means[:, columns]
+        if self.precisions_init is not None:
+            covariances = covariances_from_precisions(
+                self.precisions_init, self.covariance_type, settings.n_components, network
+            )
+            for own, part in zip(found, covariances, strict=True):
+                own["covariances"] = part
+        return found
+
+    def _show(self, mixture: Mixture) -> None:
+        shared_by = STRUCTURES[self._gaussian.covariance_type].shared_by
+        shown: Any = {"components": 0, "columns": np.s_[:, 0], None: np.s_[:]}[shared_by]
+        self.covariances_ = [block.covariances[shown] for block in mixture.blocks]
