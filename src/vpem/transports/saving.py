@@ -21,7 +21,7 @@ from vpem.core.agent.progress import AgentState, Progress
 from vpem.transports import wire
 
 PASSING = {"round", "exchange", "progress", "records", "learnt", "started", "mailbox", "lost"}
-"""Fields of a state that end with the process, or follow from the others. A new field lasts unless it is named here."""
+"""Fields of a state that end with the process, or follow from the others; any other field lasts."""
 
 LASTING = [part.name for part in fields(AgentState) if part.name not in PASSING]
 
@@ -59,8 +59,8 @@ def decode_lasting(saved: bytes, agent: Agent) -> AgentState:
     differing = [name for name in own.__struct_fields__ if getattr(known, name) != getattr(own, name)]
     if differing:
         raise ValueError(
-            f"expected a state that agent {agent.number} ({agent.name!r}) had saved in this study, got one with another "
-            f"{', '.join(differing)}; compare the study, the party and its table"
+            f"expected a state that agent {agent.number} ({agent.name!r}) had saved in this study, got one with "
+            f"another {', '.join(differing)}; compare the study, the party and its table"
         )
     state.progress = state.checkpoints[-1].progress
     return state

@@ -84,11 +84,7 @@ class Session:
 
         An agent that was given up is not connected again: the engine closes the link.
         """
-        if peer in self.agent.state.abandoned:
-            return []
-        self.agent.lose(peer)  # what came over an older link is void
-        self._links.add(peer)
-        return self._event(partial(self.agent.rejoin, peer))
+        return [] if peer in self.agent.state.abandoned else self._event(partial(self._relink, peer))
 
     def disconnect(self, peer: int) -> list[Frame]:
         """The link to a neighbour has ended, at either end."""
@@ -156,6 +152,11 @@ class Session:
             self._save(wire.encode_state(kept))
             self._is_saving, self._saved = False, kept
         return [Frame(message.receiver, wire.encode(message)) for message in messages]
+
+    def _relink(self, peer: int) -> list[Message]:
+        self.agent.lose(peer)  # what came over an older link is void
+        self._links.add(peer)
+        return self.agent.rejoin(peer)
 
     def _take(self, peer: int, frame: bytes) -> list[Message]:
         try:
