@@ -481,7 +481,7 @@ def lie(message, data):
 
 
 @pytest.mark.parametrize("study", ["star", "ring", "path with hubs"])
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_lies_raise_nothing_and_end(study, data, tmp_path_factory):
     network = Network(maker(study), tmp_path_factory.mktemp("states")).start()
