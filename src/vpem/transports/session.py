@@ -154,9 +154,9 @@ class Session:
         return [Frame(message.receiver, wire.encode(message)) for message in messages]
 
     def _relink(self, peer: int) -> list[Message]:
-        self.agent.lose(peer)  # what came over an older link is void
+        messages = self.agent.rejoin(peer)
         self._links.add(peer)
-        return self.agent.rejoin(peer)
+        return messages
 
     def _take(self, peer: int, frame: bytes) -> list[Message]:
         try:
