@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "core": set(),
     "simulation": {"core"},
     "transports": {"core"},
+    "agents": {"core", "transports"},
     "privacy": {"core"},
     "report": {"core", "figures", "files"},
     "estimators": {"simulation", "core", "privacy", "transports.inprocess"},

@@ -23,6 +23,7 @@ from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement
 from vpem.transports import wire
+from vpem.transports.session import Session
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,8 @@ class InProcess:
 
     def recover(self, number: AgentNumber, saved: bytes) -> None:
         """A dead agent comes back with what it had saved."""
-        self.agents[number] = agent = self.agents[number].restored(wire.decode_state(saved))
+        self.agents[number] = agent = Session.restore(self.agents[number], saved).agent
         self._dead.discard(number)
-        for peer in agent.neighbours:
-            if peer not in agent.state.abandoned:
-                agent.lose(peer)
         for peer in self._living(agent.neighbours):
             self._event(peer, partial(self.agents[peer].rejoin, number))
             self._event(number, partial(agent.rejoin, peer))

@@ -78,6 +78,24 @@ def read_header(start: bytes | memoryview) -> Header:
     return Header(epoch, number, *agents, KINDS[kind], DTYPES[dtype], n_values, n_decisions)
 
 
+def open_header(start: bytes | memoryview, agent: Agent, peer: int) -> Header:
+    """Header from the first 64 bytes that have come over the link from a peer.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If the agent does not expect a message with this header, or if it is none.
+    """
+    try:
+        header = read_header(start)
+        if header.sender != peer:
+            raise WireError(f"expected a message from agent {peer} on its link, got one from {header.sender}")
+    except WireError as error:
+        raise RemoteProtocolError(agent.number, peer, agent.state.round, str(error)) from None
+    agent.check(header)
+    return header
+
+
 def n_bytes(header: Header) -> int:
     """Length of the whole message that has this header."""
     return OVERHEAD_BYTES + header.n_values * np.dtype(header.dtype).itemsize + 8 * header.n_decisions
@@ -91,18 +109,15 @@ def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
     RemoteProtocolError
         If the agent does not expect it, or if it is none.
     """
-    try:
-        header = read_header(frame)
-        if header.sender != peer:
-            raise WireError(f"expected a message from agent {peer} on its link, got one from {header.sender}")
-        agent.check(header)
-        if len(frame) != n_bytes(header):
-            raise WireError(f"expected {n_bytes(header)} bytes, as the header says, got {len(frame)}")
-        content = memoryview(frame)[: -CHECKSUM.size]
-        if zlib.crc32(content) != CHECKSUM.unpack_from(frame, len(content))[0]:
-            raise WireError("expected contents that fit their checksum, got others")
-    except WireError as error:
-        raise RemoteProtocolError(agent.number, peer, agent.state.round, str(error)) from None
+    header = open_header(frame, agent, peer)
+    content = memoryview(frame)[: -CHECKSUM.size]
+    problem = None
+    if len(frame) != n_bytes(header):
+        problem = f"expected {n_bytes(header)} bytes, as the header says, got {len(frame)}"
+    elif zlib.crc32(content) != CHECKSUM.unpack_from(frame, len(content))[0]:
+        problem = "expected contents that fit their checksum, got others"
+    if problem is not None:
+        raise RemoteProtocolError(agent.number, peer, agent.state.round, problem)
     dtype = np.dtype(header.dtype).newbyteorder("<")
     values = np.frombuffer(content, dtype, header.n_values, HEADER_BYTES)
     decision = np.frombuffer(content, "<f8", header.n_decisions, HEADER_BYTES + values.nbytes)

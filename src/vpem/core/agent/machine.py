@@ -4,8 +4,8 @@ An agent's life is a series of exchanges with the network (`vpem.core.agent.phas
 over when every message that it needs has come. Agents never wait: one that lacks a message returns nothing, and goes
 on when the message is received.
 
-A transport delivers each link's messages in order and once, or reports the peer lost. It saves `agent.state` before
-it sends what an event has returned; then what others have seen is never newer than what can be restored.
+A transport delivers each link's messages in order and once, or reports the peer lost. Before it sends what an event
+has returned, it saves what must outlive the process: `vpem.transports.session` does.
 """
 
 from __future__ import annotations
@@ -290,12 +290,14 @@ class Agent:
     def _end_meeting(self, draft: AgentState) -> None:
         """Everybody's record is here: find the roles, and go to the checkpoint that all have."""
         records = draft.records
-        meeting.check_members(records)
+        meeting.check_members(records, draft.members)
         self.identity.roles(draft)
         target = meeting.common_checkpoint(records)
         if target and self.identity.agreement.hops > 0 and meeting.somebody_has_gone(records):
             raise MeetingError("expected all agents of a model with hubs, got fewer; fit again without the missing")
-        draft.members, draft.n_met = draft.members or tuple(sorted(records)), len(records)
+        if not draft.members:
+            draft.members = {record.number: record for record in meeting.bare_records(records.values())}
+        draft.n_met = len(records)
         draft.meeting = False
         if target < min(record.newest for record in records.values()):
             draft.requests = {}

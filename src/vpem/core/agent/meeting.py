@@ -114,8 +114,23 @@ def somebody_has_gone(records: Mapping[int, Record]) -> bool:
     return any(record.n_met > len(records) for record in records.values())
 
 
-def check_members(records: Mapping[int, Record]) -> None:
-    """Raise the same MeetingError at every agent if an agent is missing that was not given up."""
+def check_members(records: Mapping[int, Record], members: Mapping[int, Record]) -> None:
+    """Raise MeetingError if an agent is missing that was not given up, or is not what it was.
+
+    Parameters
+    ----------
+    records : mapping
+        Of this meeting.
+    members : mapping
+        Of the first one; empty if this is it.
+    """
+    for number, record in records.items() if members else ():
+        known = members.get(number)
+        if known is None or known != msgspec.structs.replace(bare_records([record])[0], neighbours=known.neighbours):
+            raise MeetingError(
+                f"expected the agents of the first meeting as they were, got {record.name!r} as another; begin a new "
+                "study with it"
+            )
     abandoned = sorted({number for record in records.values() for number in record.abandoned})
     n_members = max(record.n_members for record in records.values())
     if abandoned and n_members == 0:

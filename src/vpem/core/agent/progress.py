@@ -185,8 +185,8 @@ class AgentState:
     """Of the agents that are known."""
     learnt: tuple[int, ...] = ()
     """Whose records the last round has brought."""
-    members: tuple[int, ...] = ()
-    """All agents of the first meeting."""
+    members: dict[int, Record] = field(default_factory=dict)
+    """All agents of the first meeting, as they were then."""
     n_met: int = 0
     """How many agents the last meeting had."""
     started: bool = False

@@ -29,6 +29,9 @@ from vpem.core.decisions.initial import (
 from vpem.core.decisions.starts import start_from_seed
 from vpem.core.network.summation import Shape
 
+NOT_FIRST = "expected the first root to draw from the beginning, got another first root since; begin a new study"
+"""Other agents than before, or other columns, have met."""
+
 
 def offer_columns(work: Work, _: Progress) -> Offer:
     """A party's own columns, to be sent to the root of its hub."""
@@ -54,6 +57,8 @@ def begin_start(work: Work, progress: Progress) -> Progress:
             return begin_clusters(work, replace(progress, clustering=clustering))
         return replace(progress, phase="first row", clustering=clustering)
     if not work.is_root or kind == "given":
+        if work.is_root and not work.given.is_complete(work.density):
+            raise StudyError("expected a whole start, weights and parameters, to be given to every root, got less")
         return begin_run(work, progress, None, None)
     weights, (block,), (collapsed,) = start_from_seed(
         kind, work.table, work.lone, work.overall, work.density, n_components, generator
@@ -104,7 +109,8 @@ def absorb_try(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     """The root of the first hub chooses the candidate that leaves the smallest distances."""
     clustering = _clustering(progress)
     if work.is_first_root:
-        assert clustering.closest is not None, "it has seen the distances to the first row"
+        if clustering.closest is None:
+            raise StudyError(NOT_FIRST)
         best, closest = choose_candidate(clustering.closest, outcome.values.reshape(work.roles.n_rows, -1))
         clustering = replace(clustering, closest=closest, choice=int(clustering.candidates[best]))
         if len(clustering.picked) + 1 < work.settings.n_components:
@@ -164,7 +170,8 @@ def offer_weights(work: Work, progress: Progress) -> Offer:
     clustering = _clustering(progress)
     decision = np.full(work.settings.n_components, math.inf)
     if work.is_first_root:
-        assert clustering.counts is not None, "it has counted"
+        if clustering.counts is None:
+            raise StudyError(NOT_FIRST)
         decision = clustering.counts
     return Offer(decision=decision)
 
@@ -200,8 +207,8 @@ def _clustering(progress: Progress) -> Clustering:
 
 def _draw(work: Work, clustering: Clustering) -> Clustering:
     """Candidates for the next row."""
-    assert clustering.generator is not None, "only the first root draws"
-    assert clustering.closest is not None, "after it has seen distances"
+    if clustering.generator is None or clustering.closest is None:
+        raise StudyError(NOT_FIRST)
     generator = unpack_generator(clustering.generator)
     rows = draw_candidates(generator, clustering.closest, n_candidates(work.settings.n_components))
     return replace(clustering, candidates=rows.astype(np.int64), generator=pack_generator(generator))

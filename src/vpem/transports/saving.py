@@ -1,0 +1,66 @@
+"""What of an agent's state must outlive its process.
+
+An agent whose process has died comes back in a new epoch: all meet, and go on from the last checkpoint that every
+agent has. So only that which it may go back to must last: the number of its epoch (before anything of that epoch is
+sent), its checkpoints, the columns that a root has pooled, the members of the study, agents that were given up,
+requests for predictions, and a failure. The mailbox and the exchange in progress need not: most messages change
+nothing that lasts, so most events save nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import msgspec
+import numpy as np
+
+from vpem.core.agent.machine import Agent
+from vpem.core.agent.meeting import bare_records
+from vpem.core.agent.message import EPOCH_BITS
+from vpem.core.agent.progress import AgentState, Progress
+from vpem.transports import wire
+
+PASSING = {"round", "exchange", "progress", "records", "learnt", "started", "mailbox", "lost"}
+"""Fields of a state that end with the process, or follow from the others; any other field lasts."""
+
+LASTING = [part.name for part in fields(AgentState) if part.name not in PASSING]
+
+
+def lasting(state: AgentState) -> AgentState:
+    """The part of a state that lasts; an agent that goes on from it begins a new epoch with its first link."""
+    kept = state.copy()
+    kept.round = max(state.round, (state.epoch << EPOCH_BITS) + 1)  # a meeting that was begun is not taken up again
+    kept.exchange, kept.mailbox, kept.learnt, kept.lost = None, {}, (), frozenset()
+    kept.started, kept.progress = False, Progress()
+    return kept
+
+
+def has_changed(saved: AgentState, state: AgentState) -> bool:
+    """Whether a state differs from a saved one in what lasts."""
+    for name in LASTING:
+        old, new = getattr(saved, name), getattr(state, name)
+        if new is not old and (isinstance(old, np.ndarray) or isinstance(new, np.ndarray) or new != old):
+            return True
+    return False
+
+
+def decode_lasting(saved: bytes, agent: Agent) -> AgentState:
+    """State to go on from, for the agent that had saved it.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are no whole state, or not this agent's in this study.
+    """
+    state, (own,) = lasting(wire.decode_state(saved)), bare_records([agent.identity.record(AgentState())])
+    known = state.records.get(agent.number, next(iter(state.records.values()), own))
+    links = tuple(sorted({*known.neighbours, *state.abandoned}))
+    known = msgspec.structs.replace(bare_records([known])[0], neighbours=links)
+    differing = [name for name in own.__struct_fields__ if getattr(known, name) != getattr(own, name)]
+    if differing:
+        raise ValueError(
+            f"expected a state that agent {agent.number} ({agent.name!r}) had saved in this study, got one with "
+            f"another {', '.join(differing)}; compare the study, the party and its table"
+        )
+    state.progress = state.checkpoints[-1].progress
+    return state
