@@ -296,3 +296,10 @@ def test_encoded_studies_give_the_same_bits():
 def test_header_of_is_what_the_wire_says(waiting):
     _, message = waiting
     assert wire.read_header(wire.encode(message)) == header_of(message)
+
+
+def test_a_state_with_a_block_that_is_no_record_is_refused():
+    content = msgspec.msgpack.encode({"progress": {"run": {"findings": ("f8", (0,), b""), "block": [1, 2]}}})
+    body = wire.STATE_PREFIX.pack(wire.STATE_MAGIC, wire.VERSION, len(content)) + content
+    with pytest.raises(wire.WireError, match="expected arrays by name"):
+        wire.decode_state(body + wire.CHECKSUM.pack(zlib.crc32(body)))

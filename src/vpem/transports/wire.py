@@ -165,6 +165,8 @@ def _from_array(value: Any) -> Any:
 
 def _to_array(kind: type, value: Any) -> Any:
     if kind in (Block, Statistics):
+        if not isinstance(value, dict):
+            raise msgspec.ValidationError(f"expected arrays by name, got {type(value).__name__}")
         return kind(**{name: _to_array(np.ndarray, array) for name, array in value.items()})
     name, shape, content = value
     if name not in ("f8", "i8", "u8", "u1"):

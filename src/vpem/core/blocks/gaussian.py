@@ -136,7 +136,7 @@ class Gaussian(Density):
         packed, tile = self._alone(XT, block)
         tally = packed.tally(block.means)
         tally.collect(tile, np.ascontiguousarray(responsibilities)[None], np.zeros(len(XT), dtype=np.int64))
-        return tally.statistics_of(0)
+        return tally.statistics()[0]
 
     def _alone(self, XT: Array, block: Block) -> tuple[Densities, Tile]:
         """One block and some rows, as the kernels expect them."""

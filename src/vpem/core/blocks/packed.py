@@ -7,7 +7,7 @@ matrices. Wide matrices without gaps, for which BLAS is faster, are worked on bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Self
@@ -317,7 +317,7 @@ class Tally(ColumnTally):
 
     def _is_far(self, b: int, distances: Array) -> bool:
         """Whether a matrix has lost digits in its narrowest direction; distances (n_components,), in variances."""
-        scatters = self.statistics_of(b).scatters
+        scatters = self.statistics_of([b])[0].scatters
         for scatter, distance in zip(scatters, distances, strict=True):
             if distance > 1.0:
                 variances = np.diagonal(scatter)
@@ -330,17 +330,20 @@ class Tally(ColumnTally):
 
     def statistics(self) -> tuple[Statistics, ...]:
         """Each block's."""
-        return tuple(self.statistics_of(b) for b in range(len(self.layout.starts) - 1))
+        return self.statistics_of(range(len(self.layout.starts) - 1))
 
-    def statistics_of(self, b: int) -> Statistics:
-        """One block's."""
+    def statistics_of(self, blocks: Iterable[int]) -> tuple[Statistics, ...]:
+        """Some blocks'."""
+        with np.errstate(invalid="ignore", over="ignore"):  # what is too large is not finite, and collapses
+            return tuple(map(self._statistics_of, blocks))
+
+    def _statistics_of(self, b: int) -> Statistics:
         layout, columns = self.layout, self.layout.columns(b)
         counts, firsts = self.counts[:, columns.start].copy(), self.firsts[:, columns]
         if layout.by_column[b]:
             own = self.counts[:, columns]
             shares = firsts / np.where(own > 0, own, 1.0)
-            with np.errstate(invalid="ignore", over="ignore"):  # what is too large is not finite, and collapses
-                scatters = self.seconds[:, columns] - firsts * shares
+            scatters = self.seconds[:, columns] - firsts * shares
             scatters = scatters[:, :, None] if layout.is_matrix else scatters
         else:
             shares = firsts / np.where(counts > 0, counts, 1.0)[:, None]
