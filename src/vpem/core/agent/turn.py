@@ -1,0 +1,202 @@
+"""What one event does to an agent: how far it goes with the messages that are here, and what it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vpem.core.agent import meeting
+from vpem.core.agent.exchange import send, take
+from vpem.core.agent.identity import Identity, model_checkpoint
+from vpem.core.agent.inbox import MOST_REASON, Inbox
+from vpem.core.agent.meeting import MeetingError
+from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNumber, LocalProtocolError, Message
+from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, DONE, PHASES, settle
+from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, orderly
+from vpem.core.agent.work import Outcome, StudyError
+from vpem.core.network.summation import NO_MEMORY
+
+
+class Turn:
+    """Works on a draft of the agent's state, which counts only if nothing is raised.
+
+    Parameters
+    ----------
+    identity : Identity
+    state : AgentState
+        Not changed.
+    """
+
+    def __init__(self, identity: Identity, state: AgentState):
+        self.identity, self.draft = identity, state.copy()
+        self.error: Exception | None = None
+        """Why this agent has found that the study cannot go on."""
+
+    # Epochs and meetings
+
+    def begin_epoch(self, epoch: int) -> list[Message]:
+        """Meet the others, for the first time or again."""
+        draft = self.draft
+        draft.epoch, draft.round = epoch, epoch << EPOCH_BITS
+        draft.meeting, draft.exchange, draft.mailbox = True, Exchange(), {}
+        draft.records, draft.learnt = {self.identity.number: self.identity.record(draft)}, (self.identity.number,)
+        return self.advance()
+
+    def meet_again(self) -> list[Message]:
+        """Meet the others in a new epoch, if the study goes on."""
+        draft = self.draft
+        if draft.failure is not None or draft.epoch < 0:
+            return []
+        return self.begin_epoch(draft.epoch + 1)
+
+    def _end_meeting(self) -> None:
+        """Everybody's record is here: find the roles, and go to the checkpoint that all have."""
+        draft = self.draft
+        records = draft.records
+        meeting.check_members(records, draft.members)
+        self.identity.roles(draft)
+        target = meeting.common_checkpoint(records)
+        if target and self.identity.agreement.hops > 0 and meeting.somebody_has_gone(records):
+            raise MeetingError("expected all agents of a model with hubs, got fewer; fit again without the missing")
+        if not draft.members:
+            draft.members = {record.number: record for record in meeting.bare_records(records.values())}
+        draft.n_met = len(records)
+        draft.meeting = False
+        if target < min(record.newest for record in records.values()):
+            draft.requests = {}
+        draft.checkpoints = tuple(point for point in draft.checkpoints if point.number <= target)
+        draft.progress = draft.checkpoints[-1].progress
+        if target == 0:
+            draft.pooled = None
+
+    # Rounds and exchanges
+
+    def advance(self) -> list[Message]:
+        """Go on as far as the messages that are here allow."""
+        draft = self.draft
+        out: list[Message] = []
+        while draft.exchange is not None:
+            now = self.identity.round_at(draft, draft.exchange.step)
+            if now is None:
+                out += self.guard(self._finish)
+                continue
+            if not draft.exchange.sent:
+                out += send(self.identity, draft, now)
+                draft.exchange = draft.exchange._replace(sent=True)
+            arrived = draft.mailbox.get(draft.round, {})
+            if len(arrived) < len(now.senders):
+                break
+            take(self.identity, draft, now, arrived)
+            if draft.meeting and not draft.learnt and not meeting.is_complete(draft.records):
+                out += self.end("an agent is named as a neighbour, but cannot be found; compare the links")
+        return out
+
+    def _finish(self) -> None:
+        """An exchange is over: make something of it, and open the next."""
+        draft = self.draft
+        if draft.meeting:
+            self._end_meeting()
+            resumed = draft.checkpoints[-1].number > 0
+            self.open(resumed)
+            allowed = (*AFTER_LOSS, *AFTER_DONE) if resumed else AFTER_MEETING
+            self._check_phase("the meeting", allowed)
+            return
+        exchange, before = draft.exchange, draft.progress
+        assert exchange is not None, "there is an exchange"
+        work = self.identity.work(draft)
+        if exchange.pieces and work.is_root:
+            members = work.roles.network.hub(work.position).members
+            table = np.ascontiguousarray(np.hstack([exchange.pieces[member] for member in members]))
+            if before.prediction is None:
+                draft.pooled = table
+            else:
+                before = replace(before, prediction=replace(before.prediction, pooled=table))
+        values = NO_VALUES
+        audience = self.identity.audience(draft)
+        if PHASES[before.phase].exchange == "sum" and (audience is None or work.position in audience):
+            values, carry = self.identity.agreement.summation.end(self.identity.place(draft), exchange.state)
+            if exchange.series:
+                before = replace(before, memories={**before.memories, exchange.series: carry})
+        decision = NO_DECISION if exchange.decision is None else exchange.decision
+        draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
+        done = draft.progress.n_predictions
+        draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
+        self.open()
+        self._check_phase(before.phase, (*PHASES[before.phase].next, *AFTER_DONE))
+
+    def _check_phase(self, before: str, allowed: Sequence[str]) -> None:
+        """Raise LocalProtocolError if the phase that comes next is not one that may follow."""
+        draft = self.draft
+        if draft.progress.phase not in allowed:
+            problem = f"expected one of {', '.join(allowed)} after {before}, got {draft.progress.phase}"
+            raise LocalProtocolError(self.identity.number, None, draft.round, problem)
+
+    def open(self, resumed: bool = False) -> None:
+        """Begin the exchange that comes next, if there is one."""
+        draft = self.draft
+        draft.progress = orderly(settle(self.identity.work(draft), draft.progress), draft.progress)
+        draft.exchange = None
+        if draft.progress.phase == DONE:
+            self._save(resumed)
+            request = draft.requests.get(draft.progress.n_predictions)
+            if request is None:
+                return
+            phase = AFTER_DONE[0] if self.identity.work(draft).roles.network.depth > 0 else AFTER_DONE[1]
+            draft.progress = replace(draft.progress, phase=phase, prediction=request)
+        work = self.identity.work(draft)
+        offer = PHASES[draft.progress.phase].offer(work, draft.progress)
+        pieces = {}
+        if offer.columns is not None:
+            pieces = {work.position: offer.columns}
+        if offer.decision is not None and draft.progress.phase not in AFTER_DONE:
+            self._save(resumed)
+        draft.exchange = Exchange(
+            begun=draft.round, shape=offer.shape, series=offer.series, decision=offer.decision, pieces=pieces
+        )
+        if PHASES[draft.progress.phase].exchange == "sum":
+            carry = draft.progress.memories.get(offer.series, NO_MEMORY)
+            state = self.identity.agreement.summation.begin(self.identity.place(draft), carry, offer.values)
+            draft.exchange = draft.exchange._replace(state=state)
+        if draft.mailbox:
+            Inbox(self.identity, draft).check_kept()
+
+    def _save(self, resumed: bool) -> None:
+        """Take a checkpoint, unless this is where agents have just gone back to."""
+        draft = self.draft
+        if not resumed:
+            newest = Checkpoint(draft.checkpoints[-1].number + 1, draft.progress)
+            *older, last = draft.checkpoints
+            lasting = [point for point in older if point.number in (0, model_checkpoint(draft))]
+            draft.checkpoints = (*lasting, last, newest)
+
+    # Failures
+
+    def guard(self, action: Callable[[], None]) -> list[Message]:
+        """Do something that may end the study; returns what to tell the others then."""
+        try:
+            action()
+        except (MeetingError, StudyError) as error:
+            self.error = error
+            return self.end(str(error))
+        except ValueError as error:
+            self.error = error
+            return self.end(f"party {self.identity.name!r} cannot go on: {error}")
+        return []
+
+    def end(self, reason: str, besides: int | None = None) -> list[Message]:
+        """Give up, and hand the reason on."""
+        draft = self.draft
+        draft.failure, draft.exchange, draft.mailbox = reason, None, {}
+        return self.tell([peer for peer in self.identity.neighbours if peer != besides])
+
+    def tell(self, peers: Iterable[AgentNumber]) -> list[Message]:
+        """Tell some neighbours why the study has ended."""
+        draft = self.draft
+        text = np.frombuffer((draft.failure or "").encode()[:MOST_REASON], dtype=np.uint8)
+        return [
+            Message(max(draft.epoch, 0), draft.round, self.identity.number, peer, "stop", text)
+            for peer in peers
+            if peer not in draft.abandoned
+        ]
