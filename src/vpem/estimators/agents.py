@@ -54,27 +54,31 @@ def fit(table: Table, network: Network, agreement: Agreement, given: Sequence[Gi
     for agent in transport.agents.values():
         if agent.error is not None:  # who found out, and not only was told
             raise agent.error.__cause__ or agent.error
-    models = [transport.agents[AgentNumber(hub.root)].model for hub in network.hubs]
-    weights, histories, blocks = [], [], []
-    for model in models:
-        assert model is not None, "a study without a failure comes to a model"
-        assert model.block is not None, "which has parameters at its roots"
-        weights.append(model.weights)
-        histories.append(model.history)
-        blocks.append(model.block)
-    if agreement.summation.is_common:  # one view for all
-        weights, histories = weights[:1], histories[:1]
-    names = {str(party): party for party in network.parties}
-    root = transport.agents[first]
-    assert root.model is not None, "as above"
-    result = MixtureFit(
-        Mixture(agreement.settings.density, np.array(weights), tuple(blocks)),
-        tuple(np.array(histories, dtype=np.float64).T),
-        root.model.converged,
-        tuple(repair._replace(party=names[str(repair.party)]) for repair in root.repairs),
-        transport.traffic(network),
-    )
-    watch.start(root.model.start)
+    result = _put_together(transport, network, agreement)
+    root = transport.agents[first].model
+    watch.start(0 if root is None else root.start)
     watch.last = float(result.lower_bounds[-1].mean()) if result.lower_bounds else None
     watch.end(result.converged, result.n_iter, len(result.repairs))
     return result
+
+
+def _put_together(transport: InProcess, network: Network, agreement: Agreement) -> MixtureFit:
+    """What the roots have found, each for itself."""
+    roots = [transport.agents[AgentNumber(hub.root)] for hub in network.hubs]
+    weights, histories, blocks = [], [], []
+    for root in roots:
+        assert root.model is not None, "a study without a failure comes to a model"
+        assert root.model.block is not None, "which has parameters at its roots"
+        weights.append(root.model.weights)
+        histories.append(root.model.history)
+        blocks.append(root.model.block)
+    if agreement.summation.is_common:  # one view for all
+        weights, histories = weights[:1], histories[:1]
+    names = {str(party): party for party in network.parties}
+    return MixtureFit(
+        Mixture(agreement.settings.density, np.array(weights), tuple(blocks)),
+        tuple(np.array(histories, dtype=np.float64).T),
+        roots[0].model is not None and roots[0].model.converged,
+        tuple(repair._replace(party=names[str(repair.party)]) for repair in roots[0].repairs),
+        transport.traffic(network),
+    )

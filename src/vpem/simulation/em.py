@@ -14,7 +14,7 @@ from vpem.core.blocks.batches import batch_slices
 from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.sweep import Sums, em_pass
 from vpem.core.blocks.weights import make_weights, n_present
-from vpem.core.decisions.passes import begin_pass
+from vpem.core.decisions.passes import BatchPass, begin_pass
 from vpem.core.decisions.repair import Repair
 from vpem.core.decisions.stopping import comparable_bound, has_converged
 from vpem.core.network.star import ExactSum
@@ -148,34 +148,50 @@ def em(
     repairer = Repairer(problem, channel)
     history = [] if before is None else [before]
     n_before = len(history)
-    mixture, converged, density = start, False, settings.density
-    now = begin_pass([None] * len(batches), density, channel.n_views)
+    mixture, converged, has_energy = start, False, batch_size is not None
+    now = begin_pass([None] * len(batches), settings.density, channel.n_views)
     while len(history) - n_before < settings.max_iter and not converged:
         iteration = len(history) - n_before + 1
-        collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
-        for number, batch in enumerate(batches):
-            about = _about(problem, settings, number, is_last=batch_size is not None and now.is_last)
-            if about.scalars is not None:
-                about = about._replace(scalars=now.densities(mixture.blocks, density)[:, None])
-            result, scalars = e_step(problem, channel, mixture, about, within=batch)
-            extra = scalars[:, 0] if scalars.shape[1] else np.zeros(channel.n_views)
-            now, total = now.take(result, extra, mixture.weights, density)
-            if total is not None:
-                mixture, broken = m_steps(problem, total.counts, total.statistics, density, mixture.blocks)
-                collapsed = [old.union(new) for old, new in zip(collapsed, broken, strict=True)]
+        mixture, now, collapsed = _one_pass(problem, channel, mixture, settings, batches, now, has_energy)
         assert now.earlier is not None, "a table has rows"
         history.append(now.lower_bounds)
         try:
             mixture, sound = repairer.visit(iteration, mixture, now.earlier.counts, collapsed, now.worst_rows)
         except CollapsedComponentError:
-            _last_sums(problem, channel, mixture, settings, batches[:1], has_energy=False)  # on which all hear of it
+            is_whole = has_energy and len(batches) == 1
+            _last_sums(problem, channel, mixture, settings, batches[:1], is_whole)  # on which all hear of it
             raise
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
-        now = begin_pass(now.kept, density, channel.n_views, fresh=not sound)
-    _last_sums(problem, channel, mixture, settings, batches, has_energy=batch_size is not None)
+        now = begin_pass(now.kept, settings.density, channel.n_views, fresh=not sound)
+    _last_sums(problem, channel, mixture, settings, batches, has_energy)
     return MixtureFit(mixture, tuple(history[n_before:]), converged, repairer.all_repairs(), channel.traffic)
+
+
+def _one_pass(
+    problem: Problem,
+    channel: Channel,
+    mixture: Mixture,
+    settings: Settings,
+    batches: Sequence[slice],
+    now: BatchPass,
+    has_energy: bool,
+) -> tuple[Mixture, BatchPass, list[set[int]]]:
+    """Visit all batches; returns the components that collapsed in each block too."""
+    collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
+    density = settings.density
+    for number, batch in enumerate(batches):
+        about = _about(problem, settings, number, is_last=has_energy and now.is_last)
+        if about.scalars is not None:
+            about = about._replace(scalars=now.densities(mixture.blocks, density)[:, None])
+        result, scalars = e_step(problem, channel, mixture, about, within=batch)
+        extra = scalars[:, 0] if scalars.shape[1] else np.zeros(channel.n_views)
+        now, total = now.take(result, extra, mixture.weights, density)
+        if total is not None:
+            mixture, broken = m_steps(problem, total.counts, total.statistics, density, mixture.blocks)
+            collapsed = [old.union(new) for old, new in zip(collapsed, broken, strict=True)]
+    return mixture, now, collapsed
 
 
 def _about(problem: Problem, settings: Settings, number: int, *, is_last: bool) -> Sum:
@@ -190,7 +206,6 @@ def _last_sums(
     mixture: Mixture,
     settings: Settings,
     batches: Sequence[slice],
-    *,
     has_energy: bool,
 ) -> None:
     """The E-step of the final parameters, with the decision to stop: made only if its bytes depend on the data."""

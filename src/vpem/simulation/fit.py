@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -41,10 +42,10 @@ def fit(
     network : Network
     agreement : Agreement
     given : sequence of Given
-        Starts of all blocks, or parts of them; empty if there are none.
+        Starts of all blocks, or parts of them, if there are any.
     watch : Watch
     overall : Overall, optional
-        What the parties know of their columns, if they have looked at them already.
+        What the parties know of their columns, if they have looked.
     before : MixtureFit, optional
         A fit to go on with, instead of a start.
 
@@ -64,15 +65,11 @@ def fit(
     failure: CollapsedComponentError | None = None
     for number in range(agreement.n_init if before is None else 1):
         watch.start(number)
-        history = None
-        if before is None:
-            start = begin(problem, channel, agreement, given, number)
-        else:
-            start = Start(replace(before.mixture, density=settings.density))
-            history = before.lower_bounds[-1] if before.lower_bounds else None
-        sizes = {"batch_size": agreement.batch_size, "before": history, "monitor": watch.iteration}
+        start = begin(problem, channel, agreement, given, number) if before is None else go_on(before, agreement)
+        history = before.lower_bounds[-1] if before is not None and before.lower_bounds else None
+        run = partial(em, batch_size=agreement.batch_size, before=history, monitor=watch.iteration)
         try:
-            found = em(problem, channel, start.mixture, settings, **sizes)  # type: ignore[arg-type]
+            found = run(problem, channel, start.mixture, settings)
         except CollapsedComponentError as error:  # another start may do better
             failure = error
             watch.fail(error)
@@ -85,6 +82,11 @@ def fit(
     if best is None:
         raise failure or ValueError("expected at least one start, got none")
     return replace(best, traffic=channel.traffic)
+
+
+def go_on(before: MixtureFit, agreement: Agreement) -> Start:
+    """Start where another fit has ended; how the density is estimated may have changed."""
+    return Start(replace(before.mixture, density=agreement.settings.density))
 
 
 def begin(problem: Problem, channel: Channel, agreement: Agreement, given: Sequence[Given], number: int) -> Start:

@@ -64,18 +64,8 @@ def sweep(
     scalars : array of shape (n_views, n_scalars)
     """
     within = slice(0, len(problem.X)) if within is None else within
-    first, n_hubs = int(channel.view_of_hub[0]), len(problem.network.hubs)
-    scalars = np.empty((n_hubs, 0)) if about.scalars is None else about.scalars
-    shape = Shape(within.stop - within.start, halves.n_components, scalars.shape[1])
-    adder, whole = channel.linear, np.empty((0, 0, 0))
-    if adder is None:
-        terms = np.hstack([_contribute(problem, halves, within).reshape(n_hubs, -1), scalars])
-        sums = channel.add(terms, shape, about.series, about.n_decisions)
-        whole, scalars = np.split(sums, [shape.n_rows * shape.width], axis=1)
-        whole = whole.reshape(channel.n_views, shape.n_rows, shape.width)
-    else:
-        channel.count(shape, about.n_decisions)
-        scalars = adder.add(scalars)
+    first, adder = int(channel.view_of_hub[0]), channel.linear
+    whole, scalars = _add(problem, channel, halves, about, within)
     is_plain = channel.is_exact and len(problem.order) > NARROW and not problem.overall.has_gaps.any()
     chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
 
@@ -96,17 +86,27 @@ def sweep(
             return halves.take_rows(problem.read(rows), rows)
 
         work = by_rows if is_plain and halves.takes_rows else by_tiles
-        total: Sums | None = None
         with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
+            total = next(parts)
             for part in parts:
-                if total is None:
-                    total = part
-                else:
-                    total.add(part)
-        assert total is not None, "a table has rows"
+                total.add(part)
         return total
 
     return halves.run_with(run), scalars
+
+
+def _add(problem: Problem, channel: Channel, halves: Pass, about: Sum, within: slice) -> tuple[Array, Array]:
+    """The sums of rows that cannot be added tile by tile, (n_views, n_rows, n_components); and of the scalars."""
+    n_hubs, adder = len(problem.network.hubs), channel.linear
+    scalars = np.empty((n_hubs, 0)) if about.scalars is None else about.scalars
+    shape = Shape(within.stop - within.start, halves.n_components, scalars.shape[1])
+    if adder is not None:
+        channel.count(shape, about.n_decisions)
+        return np.empty((0, 0, 0)), adder.add(scalars)
+    terms = np.hstack([_contribute(problem, halves, within).reshape(n_hubs, -1), scalars])
+    sums = channel.add(terms, shape, about.series, about.n_decisions)
+    whole, scalars = np.split(sums, [shape.n_rows * shape.width], axis=1)
+    return whole.reshape(channel.n_views, shape.n_rows, shape.width), scalars
 
 
 def _contribute(problem: Problem, halves: Pass, within: slice) -> Array:
