@@ -13,7 +13,7 @@ from vpem.core.network.graph import contraction
 from vpem.core.network.parties import make_network
 from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.star import Star
-from vpem.core.network.summation import Shape
+from vpem.core.network.summation import Shape, can_have_sent
 
 TERM = Shape(4, 3)
 """Of 96 bytes."""
@@ -145,3 +145,45 @@ def test_a_sum_needs_its_kind_of_network():
         Consensus().check(star_of(2))
     with pytest.raises(ValueError, match="graph without a server"):
         Star().check(network_on(nx.path_graph(2)))
+
+
+def furthest_steps(schedules, waiting, at):
+    """How far agents come that go on as far as they can, one message at a time, while one of them waits in a step."""
+    steps, sent = [0] * len(schedules), set()
+    changed = True
+    while changed:
+        changed = False
+        for agent, rounds in enumerate(schedules):
+            step = steps[agent]
+            if step == len(rounds):
+                continue
+            if (agent, step) not in sent:
+                sent.add((agent, step))
+                changed = True
+            if (agent != waiting or step < at) and all((peer, step) in sent for peer in rounds[step].senders):
+                steps[agent] += 1
+                changed = True
+    return steps
+
+
+@given(connected_graphs(fewest_agents=2), st.integers(0, 2), st.integers(1, 4), st.data())
+def test_how_far_ahead_a_neighbour_can_be(graph, hops, rounds, data):
+    network = network_on(graph, hops)
+    schedules = [
+        Consensus(rounds).schedule(network, agent, values=True, decision=True) for agent in network.positions
+    ]
+    waiting = data.draw(st.sampled_from(network.positions))
+    at = data.draw(st.integers(0, len(schedules[0]) - 1))
+    furthest = furthest_steps(schedules, waiting, at)
+    for sender in network.positions:
+        for step in range(len(schedules[0])):
+            assert can_have_sent(schedules, sender, step, waiting, at) == (step <= furthest[sender]), (sender, step)
+
+
+def test_a_star_s_server_can_be_no_further_than_its_parties_let_it():
+    network = star_of(3)
+    schedules = [Star().schedule(network, agent, values=True, decision=True) for agent in network.positions]
+    assert can_have_sent(schedules, network.server, 0, 0, -1)
+    assert not can_have_sent(schedules, network.server, 1, 0, -1), "one party has sent nothing yet"
+    assert can_have_sent(schedules, network.server, 1, 0, 0)
+    assert can_have_sent(schedules, 1, 1, 0, -1), "another party waits for the server there"
