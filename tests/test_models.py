@@ -143,7 +143,7 @@ def test_the_summation_of_the_fit_comes_back(tmp_path, summation):
 def test_a_summation_that_files_do_not_know_is_refused(tmp_path):
     model, X = fitted(graph="path", summation=Slow(5))
     with pytest.raises(
-        TypeError, match=r"expected a summation .*\(Star, Consensus\), got Slow\(rounds=5.* of type Slow"
+        TypeError, match=r"expected a summation .*\(Star, Consensus, Tree\), got Slow\(rounds=5.* of type Slow"
     ):
         vpem.save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -170,7 +170,7 @@ def test_another_summation_costs_one_line(tmp_path, monkeypatch):
     vpem.save(fitted(graph="path", summation=Around(5))[0], tmp_path / "model")
     monkeypatch.undo()
     with pytest.raises(
-        ModelFileError, match=r"expected a summation .*'star', 'consensus'\), got 'around'; update vpem"
+        ModelFileError, match=r"expected a summation .*'star', 'consensus', 'tree'\), got 'around'; update vpem"
     ):
         vpem.load(tmp_path / "model")
 

@@ -1,13 +1,11 @@
-"""Summations that are defined here, by the public protocol alone, in both engines.
+"""A summation that is defined here, by the public protocol alone, and the tree, in both engines.
 
 `Ledger` is a star of 64-bit integers. Parties send changes of their terms since the last sum, in bytes that are
-compressed and so have lengths that depend on the data, scrambled with keys that were told in the meeting. `Tree` adds
-exactly on a spanning tree.
+compressed and so have lengths that depend on the data, scrambled with keys that were told in the meeting.
 """
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import networkx as nx
 import numpy as np
@@ -16,9 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import vpem
 from studies import bits, make_study, run, table
-from vpem import Star, VerticalGaussianMixture
+from vpem import Star, Tree, VerticalGaussianMixture
 from vpem.core.agent.message import RemoteProtocolError
-from vpem.extend import Payload, Round, Summation, WrongMessageError, add_in_order, flood_rounds
+from vpem.extend import Payload, WrongMessageError, add_in_order
 from vpem.model_format import SUMMATIONS
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
@@ -72,41 +70,6 @@ class Ledger(Star):
 
     def end(self, place, state):
         return state["total"] / self.scale, {"sent": state["sent"], "total": state["total"]}
-
-
-@dataclass(frozen=True)
-class Tree(Summation):
-    """Up a spanning tree and down again: exact, with as few messages as can be."""
-
-    is_common: ClassVar[bool] = True
-
-    def schedule(self, network, position, *, values, decision, audience=None):
-        if not values:
-            return flood_rounds(network, position, network.diameter)
-        above, levels = network.remember("tree", self.grow)
-        depth, level = max(levels.values()), levels[position]
-        below = tuple(sorted(child for child, parent in above.items() if parent == position))
-        rounds = [Round("sum", (), (), True, decision)] * (2 * depth)
-        if position in above:
-            rounds[depth - level] = Round("sum", (above[position],), (), True, decision)
-            rounds[depth + level - 1] = Round("sum", (), (above[position],), True, decision)
-        if below:
-            rounds[depth - level - 1] = Round("sum", (), below, True, decision)
-            rounds[depth + level] = Round("sum", below, (), True, decision)
-        return rounds
-
-    def grow(self, network):
-        above = {child: parent for parent, child in nx.bfs_edges(network.links, 0, sort_neighbors=sorted)}
-        return above, nx.single_source_shortest_path_length(network.links, 0)
-
-    def begin(self, place, carry, term):
-        return {"values": term}
-
-    def combine(self, place, step, state, received):
-        _, levels = place.network.remember("tree", self.grow)
-        if step < max(levels.values()):
-            return {"values": add_in_order([state["values"], *received.values()])}
-        return {"values": next(iter(received.values()))}
 
 
 def fit(X, **arguments):

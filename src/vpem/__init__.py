@@ -6,6 +6,7 @@ from vpem.core.decisions.repair import Repair
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.star import Star
 from vpem.core.network.traffic import Traffic
+from vpem.core.network.tree import Tree
 from vpem.estimators import DistributedDimensionKMeans, VerticalGaussianMixture, VerticalKMeans, VerticalMixture
 from vpem.simulation.em import Certificate
 
@@ -23,6 +24,7 @@ __all__ = [
     "DistributedDimensionKMeans",
     "Star",
     "Consensus",
+    "Tree",
     "Traffic",
     "Certificate",
     "Repair",

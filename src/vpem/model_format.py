@@ -14,12 +14,13 @@ from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
+from vpem.core.network.tree import Tree
 
 Name = str | int
 
 FORMAT, VERSION = "vpem-model", 3
 
-SUMMATIONS: dict[str, type[Any]] = {"star": Star, "consensus": Consensus}
+SUMMATIONS: dict[str, type[Any]] = {"star": Star, "consensus": Consensus, "tree": Tree}
 """Summations that a file can name: frozen dataclasses whose fields are plain values or summations again."""
 
 DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Block, Statistics
-from vpem.core.blocks.batches import batch_slices
+from vpem.core.blocks.batches import Kept, batch_slices
 from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.sweep import Sums, em_pass
 from vpem.core.blocks.weights import make_weights, n_present
@@ -149,11 +149,14 @@ def em(
     history = [] if before is None else [before]
     n_before = len(history)
     mixture, converged, has_energy = start, False, batch_size is not None
-    now = begin_pass([None] * len(batches), settings.density, channel.n_views)
+    kept: Sequence[Kept | None] = [None] * len(batches)
+    sound = False
     while len(history) - n_before < settings.max_iter and not converged:
         iteration = len(history) - n_before + 1
+        now = begin_pass(kept, settings.density, channel.n_views, fresh=not sound)
         mixture, now, collapsed = _one_pass(problem, channel, mixture, settings, batches, now, has_energy)
         assert now.earlier is not None, "a table has rows"
+        kept = now.kept
         history.append(now.lower_bounds)
         try:
             mixture, sound = repairer.visit(iteration, mixture, now.earlier.counts, collapsed, now.worst_rows)
@@ -164,7 +167,6 @@ def em(
         converged = sound and bool(has_converged(history, settings.tol).all())
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
-        now = begin_pass(now.kept, settings.density, channel.n_views, fresh=not sound)
     _last_sums(problem, channel, mixture, settings, batches, has_energy)
     return MixtureFit(mixture, tuple(history[n_before:]), converged, repairer.all_repairs(), channel.traffic)
 

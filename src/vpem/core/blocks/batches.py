@@ -45,8 +45,8 @@ class Kept:
         """What these rows and others leave behind."""
         if other is None:
             return self
-        statistics = map(density.add, self.statistics, other.statistics)
-        return Kept(self.counts + other.counts, self.entropy + other.entropy, tuple(statistics))
+        statistics = tuple(density.adds(self.statistics, other.statistics))
+        return Kept(self.counts + other.counts, self.entropy + other.entropy, statistics)
 
     def times(self, factor: float, density: Density) -> Kept:
         """The same rows with another weight."""

@@ -257,6 +257,10 @@ class Density(ABC):
         """Blocks as a pass over the rows needs them."""
         return PackedOneByOne(self, layout, blocks)
 
+    def adds(self, ones: Sequence[Statistics], others: Sequence[Statistics]) -> list[Statistics]:
+        """`add` of many blocks."""
+        return [self.add(*pair) for pair in zip(ones, others, strict=True)]
+
     def m_steps(
         self, statistics: Sequence[Statistics], previous: Sequence[Block], columns: Sequence[Columns]
     ) -> tuple[list[Block], list[list[int]]]:

@@ -168,6 +168,27 @@ class Gaussian(Density):
         """
         return self._m_step(statistics, previous, columns.noise)
 
+    def adds(self, ones: Sequence[Statistics], others: Sequence[Statistics]) -> list[Statistics]:
+        """`add` of many blocks; those that are equally wide at once, as one block of many components."""
+        n_components, found = len(ones[0].counts), list(ones)
+        groups: dict[int, list[int]] = {}
+        for b, own in enumerate(ones):
+            groups.setdefault(own.means.shape[1], []).append(b)
+        for members in groups.values():
+            if len(members) == 1:
+                found[members[0]] = self.add(ones[members[0]], others[members[0]])
+                continue
+            both = [
+                Statistics(**_stack([parts[b].arrays for b in members], tuple(parts[0].arrays)))
+                for parts in (ones, others)
+            ]
+            arrays = self.add(*both).arrays
+            for place, b in enumerate(members):
+                own_part = slice(place * n_components, (place + 1) * n_components)
+                parts = {name: array[own_part] for name, array in arrays.items() if name != "gap_entropy"}
+                found[b] = Statistics(**parts, gap_entropy=arrays["gap_entropy"][place : place + 1])
+        return found
+
     def m_steps(
         self, statistics: Sequence[Statistics], previous: Sequence[Block], columns: Sequence[Columns]
     ) -> tuple[list[Block], list[list[int]]]:
