@@ -6,6 +6,7 @@ compressed and so have lengths that depend on the data, scrambled with keys that
 
 import zlib
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import networkx as nx
 import numpy as np
@@ -155,3 +156,125 @@ def test_models_that_were_fitted_with_it_are_saved(tmp_path, monkeypatch):
     assert again.summation == Ledger(2**20)
     np.testing.assert_array_equal(again.predict_proba(table()), model.predict_proba(table()))
     assert replace(again.summation) == model.summation
+
+
+@dataclass(frozen=True)
+class ByMessages(Star):
+    """A star without a matrix: the simulation goes by its messages."""
+
+    fault: str = ""
+
+    def matrix(self, network):
+        return None
+
+    def greet(self):
+        return bytes(2000 if self.fault == "greeting" else 8), None
+
+    def begin(self, place, carry, term):
+        if self.fault == "begin" and place.position == 0:
+            raise WrongMessageError(place.network.server, "expected a key, got zeros")
+        state = super().begin(place, carry, term)
+        return {**state, "counter": carry.get("counter", np.zeros(1)) + 1}
+
+    def message(self, place, step, state):
+        values = super().message(place, step, state)
+        return values.astype(np.int64) if self.fault == "type" else values
+
+    def combine(self, place, step, state, received):
+        if self.fault == "combine" and place.position == place.network.server:
+            raise ValueError("buffer size must be a multiple of element size")
+        if self.fault == "in place":
+            for values in received.values():
+                values += 1.0
+        return {**state, **super().combine(place, step, state, received)}
+
+    def end(self, place, state):
+        if self.fault == "end" and place.position == 1:
+            raise WrongMessageError(place.network.server, "expected a total, got none")
+        dtype = np.float32 if self.fault == "memory" else np.float64
+        COUNTERS.append(int(state["counter"][0]))
+        return state["values"], {"counter": state["counter"].astype(dtype)}
+
+
+COUNTERS = []
+"""Of which sum of its series each sum was."""
+
+
+def test_a_batch_of_one_row_and_a_repeated_pass():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 6)) + 100
+    X[20:] += 9
+    arguments = {"graph": "star", "batch_size": 13, "init_params": "random_from_data"}
+    expected, simulated = (fit(X, summation=own, **arguments) for own in (Star(), ByMessages()))
+    np.testing.assert_allclose(simulated.lower_bounds_, expected.lower_bounds_, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        ("greeting", "at most 1024 bytes, got 2000"),
+        ("type", r"to send \d+ values \(f8\)"),
+        ("memory", "to carry arrays of f8, i8, u1, got counter: float32"),
+        ("in place", "read-only"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["simulation", "agents"])
+def test_an_author_s_mistake_is_an_error_in_both_engines(fault, problem, engine):
+    model = VerticalGaussianMixture(2, partition=[[0, 1, 2], [3, 4, 5]], random_state=0, engine=engine)
+    with pytest.raises(ValueError, match=problem):
+        model.set_params(summation=ByMessages(fault)).fit(table())
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [("begin", "peer 4: expected a key, got zeros"), ("end", "peer 4: expected a total, got none")],
+)
+def test_what_a_summation_finds_wrong_is_blamed_on_the_sender(fault, problem):
+    with pytest.raises(RemoteProtocolError, match=problem):
+        run(study(ByMessages(fault)))
+
+
+def test_another_error_of_a_summation_ends_the_study_with_a_reason():
+    agents = run(study(ByMessages("combine"))).agents
+    assert {agent.failure for agent in agents.values()} == {
+        "party 'server' cannot go on: buffer size must be a multiple of element size"
+    }
+
+
+def test_memories_last_as_long_as_a_start():
+    COUNTERS.clear()
+    vpem.VerticalKMeans(2, summation=ByMessages(), init="random", n_init=3, random_state=0).fit(table(gaps=False))
+    assert COUNTERS.count(1) == 3 * (6 + 1), "six parties and the server, at the beginning of each start"
+
+
+def test_a_refused_prediction_leaves_nothing_behind():
+    agents = run(study(Ledger())).agents
+    transport = InProcess(agents.values())
+    for number in range(4):
+        n_columns = agents[number].identity.X.shape[1]
+        transport.post(agents[number].predict(np.ones((5, n_columns))))
+    transport.run()
+    with pytest.raises(RemoteProtocolError):
+        agents[4].predict(n_rows=7)
+    transport.post(agents[4].predict(n_rows=5))
+    transport.run()
+    assert all(agents[number].prediction.responsibilities.shape == (5, 2) for number in range(4))
+
+
+@dataclass(frozen=True)
+class Slow(Star):
+    """A star whose parties send their terms three times."""
+
+    burst: ClassVar[int] = 3
+
+    def schedule(self, network, position, **what):
+        up, down = super().schedule(network, position, **what)
+        return [up, up, up, down] if what["values"] else [up, down]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bursts_of_messages_under_shuffled_delivery(seed):
+    disturbed = Disturbances(np.random.default_rng(seed), delay=0.3)
+    assert bits(run(study(Slow()), disturbances=disturbed).agents.values()) == bits(
+        run(study(Star())).agents.values()
+    )

@@ -63,6 +63,10 @@ class Channel:
         """
         differ = bool((weights != weights[0]).any())
         self._adder = self._whole.for_each_root() if differ else self._whole
+        return self.forget()
+
+    def forget(self) -> Channel:
+        """Let the next sum of every series be its first."""
         if isinstance(self._adder, MessageAdder):
             self._adder.carries.clear()
         return self

@@ -88,7 +88,8 @@ def e_step(
         channel.view_of_hub,
         separate=not channel.is_exact,
         statistics=statistics,
-        may_lack_rows=bool(problem.overall.has_gaps.any()),
+        # Agents, who know of no gaps but their own, take a sum of zeros for a row that no party has.
+        may_lack_rows=channel.linear is None or bool(problem.overall.has_gaps.any()),
     )
     return sweep(problem, channel, halves, about, within=within, compare=compare)
 

@@ -13,6 +13,7 @@ from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.decisions.starts import Given
+from vpem.core.decisions.stopping import is_better
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
 from vpem.core.rows import Table
@@ -75,7 +76,7 @@ def fit(
             watch.fail(error)
             continue
         watch.end(found.converged, found.n_iter, len(found.repairs))
-        if best is None or found.agreed_lower_bound > best.agreed_lower_bound:
+        if best is None or is_better(found.agreed_lower_bound, best.agreed_lower_bound):
             best = replace(found, repairs=(*start.repairs, *found.repairs))
         if watch.stopped:
             break

@@ -66,6 +66,7 @@ def kmeans(
     """
     X, network = problem.X, problem.network
     columns = network.block_columns
+    channel.forget()
     if not isinstance(init, str):
         centres = [np.asarray(init, dtype=np.float64)[:, held] for held in columns]
     elif init == "random":

@@ -75,7 +75,7 @@ def sweep(
             for tile in halves.tiles(problem.read(rows), rows.start):
                 if adder is None:
                     here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
-                    sums = np.ascontiguousarray(whole[:, here].transpose(0, 2, 1))
+                    sums = np.array(whole[:, here].transpose(0, 2, 1), order="C")  # a copy: it is changed in place
                 else:
                     terms = halves.contribute(tile)
                     sums = terms if adder.is_exact else adder.add(terms)

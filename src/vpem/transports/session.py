@@ -144,7 +144,7 @@ class Session:
         """Let something happen to the agent, save what must outlive the process, and only then hand out frames."""
         if self._is_saving:
             raise self._misuse(None, "expected a restored session after a failed save, got an event for the old one")
-        messages, state = action(), self.agent.state
+        messages, state = self._blame(action), self.agent.state
         if not state.meeting:
             self._met = state.records
         if self._save is not None and has_changed(self._saved, state):
@@ -152,6 +152,16 @@ class Session:
             self._save(wire.encode_state(kept))
             self._is_saving, self._saved = False, kept
         return [Frame(message.receiver, wire.encode(message)) for message in messages]
+
+    def _blame(self, action: Callable[[], list[Message]]) -> list[Message]:
+        """Do something again without a neighbour whose earlier messages turn out to be wrong."""
+        while True:
+            try:
+                return action()
+            except RemoteProtocolError as error:
+                if error.peer not in self.connected:
+                    raise
+                self._lose(error.peer, error)
 
     def _relink(self, peer: int) -> list[Message]:
         messages = self.agent.rejoin(peer)

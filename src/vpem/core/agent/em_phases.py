@@ -18,7 +18,7 @@ from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.weights import make_weights, normalize
 from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import make_cases, repair_weights
-from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged
+from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better
 from vpem.core.network.summation import Shape
 
 
@@ -163,7 +163,7 @@ def _end_run(work: Work, progress: Progress, error: CollapsedComponentError | No
     """Keep the better of this run and the best so far."""
     run, best = _run(progress), progress.best
     agreed = comparable_bound(run.agreed, run.converged)
-    if error is None and (best is None or agreed > best.agreed):
+    if error is None and (best is None or is_better(agreed, best.agreed)):
         network = work.roles.network
         cases = tuple(case.repair(network, restarted=False) for case in run.start_cases)
         repairs = tuple((*case[:2], str(case.party), *case[3:]) for case in cases + run.queue.repairs(network))
@@ -182,7 +182,7 @@ def _end_run(work: Work, progress: Progress, error: CollapsedComponentError | No
         return replace(progress, phase="start", start=progress.start + 1)
     if best is None:
         raise StudyError(str(error)) from error
-    return replace(progress, phase="done")
+    return replace(progress, phase="done", memories={})
 
 
 def offer_prediction(work: Work, progress: Progress) -> Offer:

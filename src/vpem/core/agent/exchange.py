@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,17 @@ from vpem.core.agent.meeting import MOST_AGENTS, Record
 from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError
 from vpem.core.agent.progress import AgentState, Array, Exchange
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import Memory, Round, WrongMessageError
+from vpem.core.network.summation import Memory, Round, WrongMessageError, outgoing
+
+
+@contextmanager
+def blaming(identity: Identity, state: AgentState) -> Iterator[None]:
+    """Turn what a summation finds wrong with a message or a greeting into the error of its sender."""
+    try:
+        yield
+    except WrongMessageError as error:
+        peer = identity.roles(state).numbers[error.sender]
+        raise RemoteProtocolError(identity.number, peer, state.round, str(error)) from None
 
 
 def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list[Message]:
@@ -30,7 +41,9 @@ def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list
     elif now.receivers and now.kind == "columns":
         values = np.hstack([exchange.pieces[origin] for origin in sorted(exchange.pieces)]).ravel()
     elif now.receivers and now.values:
-        values = identity.agreement.summation.message(identity.place(state), exchange.step, exchange.state)
+        with blaming(identity, state):
+            summation, place = identity.agreement.summation, identity.place(state)
+            values = outgoing(summation, place, exchange.step, now.kind, exchange.state)
     values.flags.writeable = False
     decision = exchange.decision if now.decision and exchange.decision is not None else NO_DECISION
     where = state.epoch, state.round, identity.number
@@ -106,11 +119,8 @@ def _combine(
     if now.values and messages:
         roles = identity.roles(draft)
         received = {roles.position_of[message.sender]: message.values for message in messages}
-        try:
+        with blaming(identity, draft):
             memory = identity.agreement.summation.combine(identity.place(draft), exchange.step, memory, received)
-        except WrongMessageError as error:
-            peer = roles.numbers[error.sender]
-            raise RemoteProtocolError(identity.number, peer, draft.round, str(error)) from None
     if now.decision and decision is not None and messages:
         decision = np.minimum.reduce([decision, *(message.decision for message in messages)])
     return memory, decision

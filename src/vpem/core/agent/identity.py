@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from vpem.core.agent.work import Work
 from vpem.core.blocks.overall import LARGEST, too_large
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
+from vpem.core.network.parties import Network
 from vpem.core.network.pooling import column_rounds
-from vpem.core.network.summation import Payload, Place, Round, can_have_sent
+from vpem.core.network.summation import Payload, Place, Round, can_have_sent, greet
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement
 
@@ -67,7 +69,7 @@ class Identity:
     def record(self, state: AgentState) -> Record:
         """What the agent tells everybody of itself."""
         if self._greeting[0] != state.epoch:
-            self._greeting = state.epoch, *self.agreement.summation.greet()
+            self._greeting = state.epoch, *greet(self.agreement.summation)
         numbers = [checkpoint.number for checkpoint in state.checkpoints]
         recent = numbers[1:][-2:] or [0]
         return Record(
@@ -117,7 +119,8 @@ class Identity:
         """Where the agent is when it adds."""
         roles, exchange, old = self.roles(state), state.exchange, self._place
         assert exchange is not None, "a sum is an exchange"
-        if old is None or old.network is not roles.network or old.number != exchange.begun:
+        here = exchange.begun, exchange.shape, exchange.series
+        if old is None or old.network is not roles.network or (old.number, old.shape, old.series) != here:
             greetings = {roles.position_of[number]: state.records[number].greeting for number in roles.numbers}
             secret = self._greeting[2] if self._greeting[0] == state.epoch else None
             position = roles.position_of[self.number]
@@ -207,7 +210,7 @@ class Identity:
         work, kind = self.work(state), PHASES[state.progress.phase].exchange
         numbers = work.roles.numbers
         found: dict[int, Round[AgentNumber]] = {}
-        parts = self._rounds_of(work.roles, work.position, kind, has_decision, self.audience(state))
+        parts = self._rounds_of(work.roles.network, work.position, kind, has_decision, self.audience(state))
         for part in parts:
             if id(part) not in found:  # many rounds are one and the same
                 found[id(part)] = Round(
@@ -222,7 +225,7 @@ class Identity:
 
     def _rounds_of(
         self,
-        roles: Roles,
+        network: Network,
         position: Position,
         kind: str,
         has_decision: bool,
@@ -230,9 +233,9 @@ class Identity:
     ) -> Sequence[Round[Position]]:
         """An agent's rounds of one kind of exchange, by positions."""
         if kind == "columns":
-            return column_rounds(roles.network, position)
+            return column_rounds(network, position)
         return self.agreement.summation.schedule(
-            roles.network, position, values=kind == "sum", decision=has_decision, audience=audience
+            network, position, values=kind == "sum", decision=has_decision, audience=audience
         )
 
     def can_be_ahead(self, state: AgentState, peer: AgentNumber, ahead: int) -> bool:
@@ -242,25 +245,24 @@ class Identity:
         decision to which another has not contributed.
         """
         roles, exchange = self.roles(state), state.exchange
-        positions = roles.network.positions
-        now: list[list[Round[Position]]] = [[] for _ in positions]
+        now: list[tuple[str, bool]] = []
         at = -1
         if exchange is not None:
-            kind, has_decision = PHASES[state.progress.phase].exchange, exchange.decision is not None
-            now = [list(self._rounds_of(roles, place, kind, has_decision)) for place in positions]
-            at = exchange.step
+            now, at = [(PHASES[state.progress.phase].exchange, exchange.decision is not None)], exchange.step
         later = [("sum", True), ("sum", False), ("decision", True)]
         pooled = [("columns", False)] if roles.network.depth > 0 else []
-        for chain in [[*before, option] for before in ([], pooled) for option in later]:
-            rounds = [
-                own + [part for kind in chain for part in self._rounds_of(roles, place, *kind)]
-                for place, own in zip(positions, now, strict=True)
-            ]
-            step = max(at, 0) + ahead if exchange is not None else ahead
-            me, sender = roles.position_of[self.number], roles.position_of[peer]
+        me, sender, step = roles.position_of[self.number], roles.position_of[peer], max(at, 0) + ahead
+        for chain in [[*now, *before, option] for before in ([], pooled) for option in later]:
+            rounds = roles.network.remember((self.agreement.summation, *chain), partial(self._rounds_of_all, chain))
             if step < len(rounds[sender]) and can_have_sent(rounds, sender, step, me, at):
                 return True
         return False
+
+    def _rounds_of_all(self, chain: Sequence[tuple[str, bool]], network: Network) -> list[list[Round[Position]]]:
+        """Every agent's rounds of some exchanges, one after the other."""
+        return [
+            [part for kind in chain for part in self._rounds_of(network, place, *kind)] for place in network.positions
+        ]
 
 
 def model_checkpoint(state: AgentState) -> int:

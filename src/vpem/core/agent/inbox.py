@@ -103,8 +103,13 @@ class Inbox:
         """Whether a message may come so early; in a meeting, which has no schedule yet, only a few may."""
         if not self.state.meeting:
             return self.identity.can_be_ahead(self.state, header.sender, ahead)
+        agreement = self.identity.agreement
         n_kept = sum(header.sender in arrived for arrived in self.state.mailbox.values())
-        return header.kind != "meet" and ahead <= MOST_AGENTS and n_kept <= 1 + 2 * self.identity.agreement.hops
+        return (
+            header.kind != "meet"
+            and ahead <= MOST_AGENTS
+            and n_kept <= agreement.summation.burst + 2 * agreement.hops
+        )
 
     def check_kept(self) -> None:
         """Raise RemoteProtocolError if something that came early does not fit the exchange that begins now."""
@@ -160,7 +165,7 @@ class Inbox:
         n_tries = n_candidates(n_components)
         most_values = {
             "meet": MOST_RECORDS,
-            "columns": n_rows * MOST_COLUMNS,
+            "columns": n_rows * self._most_columns(),
         }.get(header.kind, 0)
         if header.kind in ("terms", "sum"):
             shape = Shape(n_rows, max(n_components, n_tries), 1)
@@ -176,6 +181,12 @@ class Inbox:
                 f"expected at most {most_values} values and {most_decisions} decisions, got {header.n_values} and "
                 f"{header.n_decisions}",
             )
+
+    def _most_columns(self) -> int:
+        """That one message can hold, as far as the agent can know."""
+        if self.state.meeting or self.state.epoch < 0:
+            return MOST_COLUMNS
+        return sum(map(len, self.identity.roles(self.state).network.columns))
 
     def _n_rows(self) -> int:
         """Rows of the study, as far as the agent can know; a server takes the parties' smallest word for it."""

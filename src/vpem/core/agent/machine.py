@@ -124,7 +124,7 @@ class Agent:
         The usual case, for `receive` and for transports that know all messages to be right in their contents. Returns
         whether it was so: nothing else has changed then, and there is nothing to send.
         """
-        _, number, sender, receiver, kind, values, decision = message
+        epoch, number, sender, receiver, kind, values, decision = message
         awaited = self._awaited.get(number)
         if awaited is None:
             return False
@@ -134,7 +134,9 @@ class Agent:
             arrived = mailbox[number] = {}
         if len(arrived) + 1 == len(senders) and number == self.state.round:
             return False
-        is_right = sender in senders and sender not in arrived and receiver == self.number
+        is_right = (
+            sender in senders and sender not in arrived and (receiver, epoch) == (self.number, self.state.epoch)
+        )
         if not is_right or form != (kind, values.dtype, len(values), len(decision)):
             return False
         arrived[sender] = message
@@ -223,7 +225,8 @@ class Agent:
 
     def restored(self, state: AgentState) -> Agent:
         """The same agent, with its table and settings, in another state."""
-        own = self.identity
+        own, state = self.identity, state.copy()
+        state.mailbox = {number: dict(arrived) for number, arrived in state.mailbox.items()}
         return Agent(
             own.number,
             own.neighbours,

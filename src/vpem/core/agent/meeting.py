@@ -23,7 +23,7 @@ from vpem.core.decisions.initial import HUB_TIES, shared_generator
 from vpem.core.network.graph import diameter, hop_distances
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import SERVER, Network, make_network
-from vpem.core.network.summation import Summation
+from vpem.core.network.summation import MOST_GREETING, Summation, greet
 from vpem.core.network.traffic import Sending, Traffic, make_traffic
 from vpem.core.settings import Agreement
 
@@ -32,9 +32,6 @@ MOST_COLUMNS = 10_000
 
 MOST_AGENTS = 10_000
 """That one study may have."""
-
-MOST_GREETING = 1024
-"""Bytes of what a summation tells all others."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
@@ -269,7 +266,7 @@ def make_records(
             n_columns=0 if number == server else len(network.columns[number]),
             most_hops=0 if number == server else most_hops,
             digest=agreement_digest,
-            greeting=b"" if summation is None else summation.greet()[0],
+            greeting=b"" if summation is None else greet(summation)[0],
         )
         for number in range(len(network.agents))
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from vpem.core.agent import meeting
-from vpem.core.agent.exchange import send, take
+from vpem.core.agent.exchange import blaming, send, take
 from vpem.core.agent.identity import Identity, model_checkpoint
 from vpem.core.agent.inbox import MOST_REASON, Inbox
 from vpem.core.agent.meeting import MeetingError
@@ -16,7 +17,7 @@ from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNum
 from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, DONE, PHASES, settle
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, orderly
 from vpem.core.agent.work import Outcome, StudyError
-from vpem.core.network.summation import NO_MEMORY
+from vpem.core.network.summation import NO_MEMORY, lasting
 
 
 class Turn:
@@ -88,7 +89,7 @@ class Turn:
             arrived = draft.mailbox.get(draft.round, {})
             if len(arrived) < len(now.senders):
                 break
-            take(self.identity, draft, now, arrived)
+            out += self.guard(partial(take, self.identity, draft, now, arrived))
             if draft.meeting and not draft.learnt and not meeting.is_complete(draft.records):
                 out += self.end("an agent is named as a neighbour, but cannot be found; compare the links")
         return out
@@ -116,9 +117,11 @@ class Turn:
         values = NO_VALUES
         audience = self.identity.audience(draft)
         if PHASES[before.phase].exchange == "sum" and (audience is None or work.position in audience):
-            values, carry = self.identity.agreement.summation.end(self.identity.place(draft), exchange.state)
+            summation = self.identity.agreement.summation
+            with blaming(self.identity, draft):
+                values, carry = summation.end(self.identity.place(draft), exchange.state)
             if exchange.series:
-                before = replace(before, memories={**before.memories, exchange.series: carry})
+                before = replace(before, memories={**before.memories, exchange.series: lasting(summation, carry)})
         decision = NO_DECISION if exchange.decision is None else exchange.decision
         draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
         done = draft.progress.n_predictions
@@ -157,7 +160,8 @@ class Turn:
         )
         if PHASES[draft.progress.phase].exchange == "sum":
             carry = draft.progress.memories.get(offer.series, NO_MEMORY)
-            state = self.identity.agreement.summation.begin(self.identity.place(draft), carry, offer.values)
+            with blaming(self.identity, draft):
+                state = self.identity.agreement.summation.begin(self.identity.place(draft), carry, offer.values)
             draft.exchange = draft.exchange._replace(state=state)
         if draft.mailbox:
             Inbox(self.identity, draft).check_kept()

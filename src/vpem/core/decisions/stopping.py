@@ -9,6 +9,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+EQUAL = 1e-9
+"""Relative difference of bounds below which runs count as equal."""
+
 RECENT = 10
 """Iterations of a run that has not converged of which a fall counts against it."""
 
@@ -31,6 +34,15 @@ def comparable_bound(bounds: Sequence[float], converged: bool) -> float:
     last = bounds[-RECENT - 1 :]
     falls = [] if converged else [new for old, new in pairwise(last) if new < old]
     return min([bounds[-1], *falls])
+
+
+def is_better(bound: float, best: float) -> bool:
+    """Whether a run beats the best one so far, by more than rounding.
+
+    Starts often end in the same optimum, with the components in another order. Of those the first counts, on every
+    machine.
+    """
+    return bound > best if math.isinf(best) else bound > best + EQUAL * max(1.0, abs(best))
 
 
 def has_converged(history: Sequence[NDArray[np.float64]], tol: float) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import NO_MEMORY, Array, Memory, Place, Shape, Summation
+from vpem.core.network.summation import NO_MEMORY, Array, Memory, Place, Shape, Summation, greet, lasting, outgoing
 from vpem.core.network.traffic import FLOAT_BYTES, Sending, Traffic, make_traffic
 
 NEGLIGIBLE = 1e-14
@@ -93,7 +93,7 @@ class MessageAdder:
 
     def __init__(self, summation: Summation, network: Network):
         self.summation, self.network = summation, network
-        self.greetings = [summation.greet() for _ in network.positions]
+        self.greetings = [greet(summation) for _ in network.positions]
         self.carries: dict[str, list[Memory]] = {}
         self.n_sums = 0
         n_hubs = len(network.hubs)
@@ -129,7 +129,7 @@ class MessageAdder:
         sendings = []
         for step, parts in enumerate(zip(*schedules, strict=True)):
             sent = {
-                place.position: summation.message(place, step, states[place.position])
+                place.position: outgoing(summation, place, step, part.kind, states[place.position])
                 for place, part in zip(places, parts, strict=True)
                 if part.values and part.receivers
             }
@@ -144,7 +144,7 @@ class MessageAdder:
                     states[place.position] = summation.combine(place, step, states[place.position], received)
         ends = [summation.end(place, state) for place, state in zip(places, states, strict=True)]
         if series:
-            self.carries[series] = [carry for _, carry in ends]
+            self.carries[series] = [lasting(summation, carry) for _, carry in ends]
         roots = [hub.root for hub in network.hubs[: self.n_views]]
         return np.array([ends[root][0] for root in roots]), make_traffic(network.agents, sendings, len(schedules[0]))
 

@@ -35,7 +35,7 @@ class Round(NamedTuple, Generic[Who]):
     """One agent's part in one round."""
 
     kind: str
-    """Of its messages."""
+    """Of its messages: one of `SUM_KINDS`."""
     receivers: tuple[Who, ...]
     senders: tuple[Who, ...]
     """In the order in which to add."""
@@ -92,8 +92,15 @@ class Place:
     """What this agent kept to itself then."""
 
 
+MOST_GREETING = 1024
+"""Bytes of what a summation tells all others in the meeting."""
+
+SUM_KINDS = ("terms", "sum", "flood")
+"""Of messages: a root's terms on their way to its leaves, values to be added, a decision by itself."""
+
+
 class WrongMessageError(ValueError):
-    """A message that a summation cannot use; its sender is to blame."""
+    """A message, or a greeting, that a summation cannot use; its sender is to blame."""
 
     def __init__(self, sender: int, problem: str):
         self.sender = sender
@@ -111,6 +118,8 @@ class Summation:
     """Whether an agent without columns adds for all: the network is a star."""
     is_common: ClassVar[bool] = False
     """Whether all agents get the same result of a sum, to the bit."""
+    burst: ClassVar[int] = 1
+    """Most messages with values that an agent sends to a neighbour before it must hear from it."""
 
     def check(self, network: Network) -> None:
         """Raise ValueError if this network cannot add this way."""
@@ -198,6 +207,39 @@ class Summation:
         One row if all roots get the same. None: the simulation goes by the messages.
         """
         return None
+
+
+def greet(summation: Summation) -> tuple[bytes, Any]:
+    """What a summation greets with; ValueError if it is too much."""
+    greeting, secret = summation.greet()
+    if len(greeting) > MOST_GREETING:
+        raise ValueError(f"expected {summation!r} to greet with at most {MOST_GREETING} bytes, got {len(greeting)}")
+    return greeting, secret
+
+
+def outgoing(summation: Summation, place: Place, step: int, kind: str, state: Memory) -> NDArray[Any]:
+    """A message that is about to be sent, to be read only; ValueError if receivers would refuse it."""
+    values = summation.message(place, step, state)
+    n_values, dtype, is_fixed = summation.payload(place.network, place.shape)
+    is_long = len(values) != n_values if is_fixed else len(values) > n_values
+    if kind not in SUM_KINDS or values.ndim != 1 or values.dtype != np.dtype(dtype) or is_long:
+        raise ValueError(
+            f"expected {summation!r} to send {'' if is_fixed else 'at most '}{n_values} values ({dtype}) in messages "
+            f"of one of the kinds {', '.join(SUM_KINDS)}, got {values.shape} ({values.dtype}) in {kind!r}"
+        )
+    values.flags.writeable = False
+    return values
+
+
+def lasting(summation: Summation, memory: Memory) -> Memory:
+    """What a summation carries to the next sum, to be read only; ValueError if it could not be saved."""
+    for name, array in memory.items():
+        if array.dtype.kind + str(array.dtype.itemsize) not in (*DTYPES, "u8"):
+            raise ValueError(
+                f"expected {summation!r} to carry arrays of {', '.join(DTYPES)}, got {name}: {array.dtype}"
+            )
+        array.flags.writeable = False
+    return memory
 
 
 def add_in_order(terms: Iterable[NDArray[Any]]) -> NDArray[Any]:
