@@ -81,8 +81,8 @@ def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names
     """The page as text: style, script and data are in it, and nothing is loaded from elsewhere.
 
     It shows weights, histograms with the fitted densities, ellipses, the blocks of the covariances, how far the roots
-    agree, the log-likelihood, repairs, the network, traffic and settings. No row of X can be read from it: bins have rounded limits, and
-    those with fewer than 5 rows are shown as empty.
+    agree, the log-likelihood, repairs, the network, traffic and settings. No row of X can be read from it: bins have
+    rounded limits, and those with fewer than 5 rows are shown as empty.
 
     Parameters
     ----------
