@@ -357,7 +357,7 @@ def test_twelve_parties_with_132_columns(visit, tmp_path):
         named = [text for text in page.locator("#covariances .block > text").all_text_contents() if text.isalpha()]
         assert named == list("ABCDEFGHIJK")
         boxes = page.locator("#network .plot text").evaluate_all(
-            "all => all.map(one => one.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"
+            "all => all.map(one => one.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
         )
         for number, (left, top, right, bottom) in enumerate(boxes):
             for other in boxes[:number]:
