@@ -4,11 +4,17 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shutil
+import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import vpem
+from vpem.cli import app
 from vpem.core.agent.phases import PHASES, draw_life
 
 ROOT = Path(__file__).parent.parent
@@ -66,3 +72,45 @@ def test_the_life_of_an_agent_is_drawn_from_the_table_of_phases():
     assert life == draw_life()
     for name, phase in PHASES.items():
         assert f"| {name} | {phase.meaning} ({phase.exchange}) |" in text
+
+
+def test_the_reference_of_the_program_lists_every_option():
+    hooks = pytest.importorskip("mkdocs_hooks", reason="no mkdocs: install it to test the hooks of the documentation")
+    page = (ROOT / "docs" / "reference" / "program.md").read_text()
+    assert hooks.OPTIONS in page
+    made = hooks.on_page_markdown(page)
+    assert hooks.OPTIONS not in made
+    program = typer.main.get_command(app)
+    for name, command in {"": program, **program.commands}.items():
+        [part] = re.findall(rf"^### {f'vpem {name}'.strip()}\n(.*?)(?=^### |\Z)", made, re.S | re.M)
+        for param in command.params:
+            [row] = [
+                line
+                for line in part.splitlines()
+                if line.startswith((f"| `{param.opts[0]}`", f"| `{param.name.upper()}` "))
+            ]
+            assert param.help, f"vpem {name}: {param.name} says what it means"
+            assert param.help.replace("|", "\\|") in row
+            assert all(f"`{option}`" in row for option in param.opts if option.startswith("-"))
+            assert ("| required |" in row) == param.required
+
+
+def size_of(picture):
+    """Width and height of a PNG."""
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    return struct.unpack(">II", content[16:24])
+
+
+def test_the_picture_of_the_report_can_be_made_again(tmp_path):
+    committed = ROOT / "docs" / "images" / "report.png"
+    assert "(images/report.png)" in (ROOT / "docs" / "tutorial.md").read_text()
+    assert committed.stat().st_size < 120_000
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        pytest.skip("no chromium: install it to make the picture of the report")
+    pytest.importorskip("playwright.sync_api")
+    script = committed.with_suffix(".py")
+    subprocess.run([sys.executable, str(script), str(tmp_path / "report.png")], check=True)
+    made, kept = size_of(tmp_path / "report.png"), size_of(committed)
+    assert made[0] == kept[0]
+    assert abs(made[1] - kept[1]) < 0.1 * kept[1], "the page has changed: run docs/images/report.py again"

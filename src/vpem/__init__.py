@@ -1,20 +1,9 @@
 """Decentralized EM: parties that hold different columns of the same rows fit one Gaussian mixture together."""
 
-from vpem.core.blocks.density import CollapsedComponentError
-from vpem.core.blocks.gaussian import Gaussian
-from vpem.core.decisions.repair import Repair
-from vpem.core.network.consensus import Consensus
-from vpem.core.network.star import Star
-from vpem.core.network.traffic import Traffic
-from vpem.core.network.tree import Tree
-from vpem.estimators import DistributedDimensionKMeans, VerticalGaussianMixture, VerticalKMeans, VerticalMixture
-from vpem.simulation.em import Certificate
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-
-# After the version, which they write down.
-from vpem.model_format import ModelFileError
-from vpem.models import load, save
 
 __all__ = [
     "VerticalGaussianMixture",
@@ -33,3 +22,52 @@ __all__ = [
     "load",
     "ModelFileError",
 ]
+
+if TYPE_CHECKING:
+    from vpem.core.blocks.density import CollapsedComponentError
+    from vpem.core.blocks.gaussian import Gaussian
+    from vpem.core.decisions.repair import Repair
+    from vpem.core.network.consensus import Consensus
+    from vpem.core.network.star import Star
+    from vpem.core.network.traffic import Traffic
+    from vpem.core.network.tree import Tree
+    from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans
+    from vpem.estimators.gaussian import VerticalGaussianMixture
+    from vpem.estimators.kmeans import VerticalKMeans
+    from vpem.estimators.mixture import VerticalMixture
+    from vpem.model_format import ModelFileError
+    from vpem.models import load, save
+    from vpem.simulation.em import Certificate
+
+# Where the names above are at home. They are imported when they are first used: scikit-learn alone takes a second.
+_HOMES = {
+    "VerticalGaussianMixture": "vpem.estimators.gaussian",
+    "VerticalMixture": "vpem.estimators.mixture",
+    "Gaussian": "vpem.core.blocks.gaussian",
+    "VerticalKMeans": "vpem.estimators.kmeans",
+    "DistributedDimensionKMeans": "vpem.estimators.distributed_kmeans",
+    "Star": "vpem.core.network.star",
+    "Consensus": "vpem.core.network.consensus",
+    "Traffic": "vpem.core.network.traffic",
+    "Tree": "vpem.core.network.tree",
+    "Certificate": "vpem.simulation.em",
+    "Repair": "vpem.core.decisions.repair",
+    "CollapsedComponentError": "vpem.core.blocks.density",
+    "save": "vpem.models",
+    "load": "vpem.models",
+    "ModelFileError": "vpem.model_format",
+}
+_MODULES = ("agents", "datasets", "estimators", "extend", "figures", "metrics", "models", "report", "study", "tables")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+    if name in _MODULES:
+        return import_module(f"vpem.{name}")
+    raise AttributeError(f"module 'vpem' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

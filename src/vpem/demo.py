@@ -11,14 +11,30 @@ from sklearn.mixture import GaussianMixture
 
 from vpem import VerticalGaussianMixture
 from vpem.datasets import load_breast_cancer_parties
-from vpem.figures import plot_trajectories, save_figure
 from vpem.metrics import clustering_accuracy
 
 HEADER = ("method", "log-lik./row", "accuracy", "adj. Rand", "iterations", "messages", "bytes")
 
 
-def run(picture: str) -> None:
-    """Fit, print the table, write the picture."""
+def default_picture(name: str) -> str | None:
+    """The name if matplotlib can draw it, or else None."""
+    try:
+        import matplotlib  # noqa: F401 (what is drawn with it is drawn later)
+    except ModuleNotFoundError:
+        return None
+    return name
+
+
+def run(picture: str | None) -> None:
+    """Fit, print the table, write the picture.
+
+    Parameters
+    ----------
+    picture : str, optional
+        Where it goes; without a name there is none, and a line before the work says so.
+    """
+    if picture is None:
+        print("There will be no picture, as matplotlib is missing: pip install 'vpem[figures]'\n")
     data = load_breast_cancer_parties()
     X, y = data.data, data.target
     settings: dict[str, Any] = {"n_components": 2, "tol": 1e-6, "max_iter": 200, "random_state": 0}
@@ -50,6 +66,10 @@ One more exact EM step would add {federated.certificate_.gain:.1e} per row to th
 responsibilities of the ring's roots differ by at most {ring.disagreement_:.1e}.
 """
     )
+    if picture is None:
+        return
+    from vpem.figures import plot_trajectories, save_figure
+
     trajectories = {name: model.lower_bounds_ for name, model in methods.items() if hasattr(model, "lower_bounds_")}
     figure = plot_trajectories(trajectories, "Breast cancer, columns split between three parties")
     save_figure(figure, picture)
@@ -57,4 +77,4 @@ responsibilities of the ring's roots differ by at most {ring.disagreement_:.1e}.
 
 
 if __name__ == "__main__":
-    run(sys.argv[1] if len(sys.argv) > 1 else "build/demo.png")
+    run(sys.argv[1] if len(sys.argv) > 1 else default_picture("build/demo.png"))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -184,6 +183,8 @@ def _check(holds: bool, path: Any, what: str) -> None:
 
 def _network(about: Description, path: Any) -> Network:
     """Parties, links and hubs, of which every number must make sense."""
+    import networkx as nx
+
     n = len(about.parties)
     _check(about.n_components >= 1 and about.n_features >= 1 and n >= 1, path, "it is empty")
     _check(len({party.name for party in about.parties}) == n, path, "two parties have the same name")

@@ -6,12 +6,13 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from vpem.core.network.parties import NAMED_GRAPHS
 from vpem.reading import TableError, check_known
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def read_parties(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -48,6 +49,8 @@ def read_graph(given: str, parties: Sequence[str]) -> str | nx.Graph:
 
     Names are separated by a comma or by spaces; what follows a `#` is a remark.
     """
+    import networkx as nx
+
     if given in NAMED_GRAPHS:
         return given
     path = Path(given)

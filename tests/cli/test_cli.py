@@ -10,6 +10,7 @@ import time
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 import vpem
 from vpem import VerticalGaussianMixture
 from vpem.cli.app import app
+from vpem.core.settings import STARTS
 from vpem.datasets import make_vertical_blobs
 
 PARTIES = {"bank": ["income", "debt"], "shop": ["visits", "spent"]}
@@ -466,3 +468,76 @@ def test_ctrl_c_saves_the_best_model_so_far(folder):
     assert not model.converged_
     assert "Traceback" not in said
     assert "best model so far" in said
+
+
+# A plain install has no matplotlib
+
+
+def without_matplotlib(*arguments):
+    """The program in a process of its own, where matplotlib cannot be imported."""
+    code = "import sys; sys.modules['matplotlib'] = None; from vpem.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_demo_needs_no_extra(folder):
+    done = without_matplotlib("demo")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("There will be no picture, as matplotlib is missing: pip install 'vpem[figures]'")
+    assert "VP-EM, on a ring" in done.stdout
+    assert not list(folder.glob("*.png"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["select", "there-is-no-such-table.csv", "--plot", "select.png"],
+        ["graph", "ring", "--draw", "-o", "links.txt"],
+        ["graph", "ring", "--picture", "ring.svg", "-o", "links.txt"],
+        ["demo", "--picture", "demo.png"],
+    ],
+)
+def test_what_a_picture_needs_is_checked_before_the_work(folder, arguments):
+    done = without_matplotlib(*arguments)
+    assert done.returncode == 1
+    assert "this needs matplotlib: pip install 'vpem[figures]'" in re.sub(r"\s+", " ", done.stderr)
+    assert done.stdout == ""
+    assert not (folder / "links.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["select", "people.csv", "--plot", "nowhere/select.png"],
+        ["fit", "people.csv", "-k", "2", "--report", "nowhere/report.html"],
+        ["graph", "ring", "--picture", "nowhere/ring.png", "-o", "links.txt"],
+        ["demo", "--picture", "nowhere/demo.png"],
+    ],
+)
+def test_where_a_result_goes_is_checked_before_the_work(folder, arguments):
+    assert "got no folder nowhere" in vpem_says(*arguments, code=1)
+    assert not (folder / "links.txt").exists()
+    assert not (folder / "model.vpem").exists()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_star_has_a_server(folder):
+    said = vpem_says("graph", "star", "--parties", "parties.toml", "--draw")
+    assert "2 parties, each linked with a server: 2 links, diameter 2" in said
+    shorter, longer = (
+        VerticalGaussianMixture(2, partition=list(PARTIES.values()), tol=0, max_iter=most, random_state=0)
+        .fit(pd.DataFrame(DATA, columns=NAMES))
+        .traffic_
+        for most in (3, 4)
+    )
+    [rounds, messages] = [longer.rounds - shorter.rounds, longer.messages - shorter.messages]
+    assert f"{rounds} rounds and {messages} messages for a sum" in said
+    assert (folder / "star.png").read_bytes().startswith(b"\x89PNG")
+    assert "try vpem fit --graph star" in vpem_says("graph", "star", "-o", "links.txt", code=1)
+    (folder / "server.toml").write_text("[parties]\nserver = ['a']\nother = ['b']\n")
+    assert "other names than that of the star's own server" in vpem_says(
+        "graph", "star", "--parties", "server.toml", code=1
+    )
+
+
+def test_the_help_names_every_start():
+    assert f"How to start: {', '.join(STARTS)}." in vpem_says("fit", "--help").replace("│ ", "")

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,8 +22,8 @@ ARGUMENTS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 )
-DRAWN = ["network", "trajectory", "weights", "agreement", "marginals", "pairs", "covariances"]
-SECTIONS = ["facts", *DRAWN, "traffic", "repairs", "settings"]
+DRAWN = ["weights", "marginals", "pairs", "covariances", "agreement", "trajectory", "network"]
+SECTIONS = ["facts", *DRAWN[:-1], "repairs", "network", "traffic", "settings"]
 FITS_THE_WIDTH = "document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth"
 
 
@@ -155,6 +156,8 @@ def test_the_keyboard_changes_the_figures(visit, cancer_page):
         ("up", "pairs", "ArrowUp"),
         ("agent", "network", "ArrowDown"),
         ("iteration", "trajectory", "ArrowLeft"),
+        ("block", "covariances", "ArrowUp"),
+        ("of", "covariances", "ArrowDown"),
     ]:
         before, said = content(page, section), page.locator(f"#{section} figcaption").inner_text()
         page.locator(f"#{control}").focus()
@@ -171,6 +174,7 @@ def test_the_same_feature_twice_is_no_pair(visit, cancer_page):
 
 def test_the_pointer_reads_out_numbers(visit, cancer_page, cancer):
     page = visit(cancer_page)
+    page.locator("#trajectory").scroll_into_view_if_needed()
     box = page.locator("#trajectory .plot svg").bounding_box()
     page.mouse.move(box["x"] + 60, box["y"] + box["height"] / 2)
     said = page.locator("#trajectory figcaption").inner_text()
@@ -222,6 +226,142 @@ def test_blocks_show_how_strongly_columns_correlate(visit, cancer_page, cancer):
         assert size == 1
         expected = 0.12 + 0.88 * strengths.reshape(30, 30)[10 + row, 10 + column]
         assert float(strength) == pytest.approx(expected, abs=1e-3)  # three decimals
+
+
+def test_a_block_shows_names_and_signs(visit, cancer_page, cancer):
+    page, (model, data) = visit(cancer_page), cancer
+    page.locator("#block").select_option(label="worst")
+    names = page.locator("#covariances .block > text").all_text_contents()
+    assert [name for name in names if name not in "+\u2212"] == [
+        name.removeprefix("worst ") for name in data.feature_names[20:]
+    ]
+    dense = model.covariance_matrix()
+    deviations = np.sqrt(np.diagonal(dense, axis1=1, axis2=2))
+    correlations = dense / deviations[:, :, None] / deviations[:, None, :]
+    for choice, expected in [("", np.tensordot(model.weights_, correlations, 1)), ("1", correlations[1])]:
+        page.locator("#of").select_option(choice)
+        cells = page.locator("#covariances .block .pair")
+        assert cells.count() == 45
+        told = cells.locator("title").evaluate_all("all => all.map(one => one.textContent)")
+        places = [(20 + row, 20 + column) for row in range(10) for column in range(row)]
+        fills = cells.evaluate_all("all => all.map(one => one.getAttribute('fill'))")
+        for (one, other), text, fill in zip(places, told, fills, strict=True):
+            pair, _, number = text.rpartition(": ")
+            assert pair == f"{data.feature_names[one]} with {data.feature_names[other]}"
+            assert float(number.replace("\u2212", "-")) == pytest.approx(expected[one, other], abs=0.006)
+            if abs(expected[one, other]) > 0.001:
+                assert fill == ("var(--positive)" if expected[one, other] > 0 else "var(--negative)")
+        n_signs = sum(name in "+\u2212" for name in page.locator("#covariances .block > text").all_text_contents())
+        lower = np.abs(np.tril(expected[20:, 20:], -1))
+        assert (lower >= 0.101).sum() <= n_signs <= (lower >= 0.099).sum()
+
+
+def test_cards_without_an_empty_half(visit, cancer_page, tmp_path):
+    """Below what a card holds there is no more than its padding, and columns close up."""
+    blank = """all => all.map(one => [one.id, one.getBoundingClientRect().bottom
+        - Math.max(...[...one.children].map(child => child.getBoundingClientRect().bottom))])"""
+    boxes = """all => all.map(one => { const box = one.getBoundingClientRect();
+        return [one.id, box.left, box.top, box.right, box.bottom]; })"""
+    page = visit(cancer_page)
+    page.evaluate("new Promise(resolve => setTimeout(resolve, 100))")
+    assert all(size < 40 for _, size in page.locator("main > section").evaluate_all(blank))
+    found = page.locator("main > section").evaluate_all(boxes)
+    for number, (one, left, top, right, bottom) in enumerate(found):
+        for other, left2, top2, right2, bottom2 in found[:number]:
+            apart = left >= right2 or left2 >= right or top >= bottom2 or top2 >= bottom
+            assert apart, f"{one} over {other}"
+        above = [box[4] for box in found if box[4] <= top and box[1] < right and left < box[3]]
+        if above and one not in ("covariances", "settings"):  # those begin below both columns
+            assert top - max(above) < 40, one
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.locator("#network summary").click()
+        page.evaluate("new Promise(resolve => setTimeout(resolve, 100))")
+        tops = [box[2] for box in page.locator("main > section").evaluate_all(boxes)]
+        assert width == 1280 or tops == sorted(tops)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (0.0, "They are the same"),
+        (3e-8, "agree to a millionth"),
+        (0.004, "differ a little"),
+        (0.2, "They differ: for some rows"),
+        (1.0, "They differ widely"),
+    ],
+)
+def test_words_for_a_disagreement_fit_its_size(visit, tmp_path, cancer, size, words):
+    model = copy.copy(cancer[0])
+    model.disagreement_ = size
+    write_report(model, cancer[1].data, tmp_path / "page.html")
+    told = visit(tmp_path / "page.html").locator("#agreement .about").inner_text()
+    assert words in told
+    assert ("differ a little" in told) == (size == 0.004)
+
+
+class Finding(NamedTuple):
+    severity: str
+    sentence: str
+    remedy: str
+
+
+@pytest.mark.parametrize(
+    ("findings", "colour", "heading"),
+    [
+        (
+            [Finding("note", "n", ""), Finding("red", "<b>bad</b>", "more rounds"), Finding("amber", "a", "b")],
+            "red",
+            "not",
+        ),
+        ([Finding("amber", "a", "b"), Finding("note", "n", "")], "amber", "check this"),
+        ([Finding("note", "n", "")], "green", "nothing found"),
+        ([], "green", "nothing found"),
+    ],
+)
+def test_the_verdict_is_the_first_card(visit, tmp_path, cancer, findings, colour, heading):
+    model = copy.copy(cancer[0])
+    model.verdict_ = findings
+    write_report(model, cancer[1].data, tmp_path / "page.html")
+    page = visit(tmp_path / "page.html")
+    assert page.locator("main section").evaluate_all("all => all.map(one => one.id)") == ["verdict", *SECTIONS]
+    assert page.locator("#verdict").get_attribute("data-colour") == colour
+    assert heading in page.locator("#verdict h2").inner_text()
+    assert page.locator("nav a").first.inner_text() == "Verdict"
+    order = ["red", "amber", "note"]
+    expected = sorted(findings, key=lambda finding: order.index(finding.severity))
+    told = page.locator("#verdict li").all_inner_texts()
+    assert len(told) == len(expected)
+    for text, finding in zip(told, expected, strict=True):
+        assert finding.sentence in text, "the worst first, and never as markup"
+        assert ("What to try: " + finding.remedy in text) == bool(finding.remedy)
+
+
+def test_twelve_parties_with_132_columns(visit, tmp_path):
+    rng = np.random.default_rng(0)
+    stations = {f"Station{number}": range(11 * number, 11 * number + 11) for number in range(12)}
+    X = rng.normal(size=(400, 132)) + rng.integers(2, size=(400, 1)) * 2
+    names = [f"{station}.{kind}" for station in stations for kind in "ABCDEFGHIJK"]
+    model = VerticalGaussianMixture(2, partition=stations, covariance_type="tied", random_state=0).fit(X)
+    write_report(model, X, tmp_path / "page.html", feature_names=names)
+    for width in (1280, 390):
+        page = visit(tmp_path / "page.html", width=width)
+        assert page.evaluate(FITS_THE_WIDTH)
+        groups = page.locator("#across optgroup").evaluate_all(
+            "all => all.map(one => [one.label, one.children.length])"
+        )
+        assert groups == [[station, 11] for station in stations]
+        drawn = page.locator("#network .plot text").all_text_contents()
+        assert len(drawn) == 13, "every agent has its name"
+        assert page.locator("#block option").count() == 12
+        named = [text for text in page.locator("#covariances .block > text").all_text_contents() if text.isalpha()]
+        assert named == list("ABCDEFGHIJK")
+        boxes = page.locator("#network .plot text").evaluate_all(
+            "all => all.map(one => one.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
+        )
+        for number, (left, top, right, bottom) in enumerate(boxes):
+            for other in boxes[:number]:
+                assert left >= other[2] or other[0] >= right or top >= other[3] or other[1] >= bottom, "legible"
 
 
 def test_hostile_names_are_only_text(visit, tmp_path):

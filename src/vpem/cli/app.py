@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 import vpem
-from vpem.core.settings import STARTS
 
 app = typer.Typer(
     name="vpem",
@@ -66,6 +65,12 @@ def say(text: str) -> None:
     out.print(plain(text), highlight=False, soft_wrap=True)
 
 
+def check_can_draw(picture: Path | None) -> None:
+    """Before any work: a picture that is wanted can be drawn; raises ModuleNotFoundError if not."""
+    if picture is not None:
+        import matplotlib  # noqa: F401 (what is drawn with it is drawn later)
+
+
 def free_name(name: str, taken: Iterable[str]) -> str:
     """The name, with underscores behind it if a column has it already."""
     taken = set(taken)
@@ -108,5 +113,5 @@ Shrinkage = Annotated[
         "oas finds the amount.",
     ),
 ]
-Init = Annotated[str, typer.Option(help=f"How to start: {', '.join(STARTS)}.")]
+Init = Annotated[str, typer.Option(help="How to start: kmeans, k-means++, random, random_from_data.")]
 BatchSize = Annotated[int | None, typer.Option(help="Rows in a batch (incremental EM); all, if not given.")]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
-from sklearn.exceptions import ConvergenceWarning
 
 import vpem
-from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture, VerticalMixture
 from vpem.cli.app import (
     INTERRUPTED,
     PICTURES,
@@ -34,6 +32,7 @@ from vpem.cli.app import (
     Tables,
     Tol,
     app,
+    check_can_draw,
     err,
     free_name,
     out,
@@ -46,6 +45,9 @@ from vpem.cli.summary import count, describe
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Rows, TableError, check_known, column_names, read, read_joined, write
 from vpem.study import read_graph, read_parties
+
+if TYPE_CHECKING:
+    from vpem import CollapsedComponentError, VerticalGaussianMixture, VerticalMixture
 
 
 def gather(tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str]) -> tuple[Rows, Any]:
@@ -88,6 +90,8 @@ def _all_but(path: Path, id_column: str | None, ignore: list[str]) -> list[str]:
 
 def fit_model(model: VerticalGaussianMixture, rows: Rows, *, quiet: bool = False) -> bool:
     """Fit with a bar; whether Ctrl-C ended it early."""
+    from sklearn.exceptions import ConvergenceWarning
+
     present = ~np.isnan(rows.values).all(axis=1)
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -137,12 +141,12 @@ def fit(
     amount = _shrinkage(shrinkage)
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
     rows, partition = gather(tables, id_column, parties, ignore)
-    model = VerticalGaussianMixture(
+    model = vpem.VerticalGaussianMixture(
         components,
         partition=partition,
         graph=read_graph(graph, list(partition)),
         hops=hops,
-        summation=None if graph == "star" else Consensus(rounds),
+        summation=None if graph == "star" else vpem.Consensus(rounds),
         covariance_type=covariance,
         batch_size=batch_size,
         init_params=init,
@@ -251,13 +255,14 @@ def select(
     sizes, amount = _range(components), _shrinkage(shrinkage)
     check_outputs([output], tables, endings=TABLES)
     check_outputs([picture], tables, endings=PICTURES)
+    check_can_draw(picture)
     rows, partition = gather(tables, id_column, parties, ignore)
     present = rows.values[~np.isnan(rows.values).all(axis=1)]
     found: list[dict[str, Any]] = []
     collapsed: dict[int, CollapsedComponentError] = {}
     interrupted = False
     for size in sizes:
-        model = VerticalGaussianMixture(
+        model = vpem.VerticalGaussianMixture(
             size,
             partition=partition,
             covariance_type=covariance,
@@ -270,7 +275,7 @@ def select(
         )
         try:
             interrupted = fit_model(model, rows, quiet=size != sizes[0])
-        except CollapsedComponentError as error:  # other numbers of components may do
+        except vpem.CollapsedComponentError as error:  # other numbers of components may do
             collapsed[size] = error
             found.append({"components": size, "bic": None, "aic": None, "log_likelihood": None, "collapsed": True})
             continue

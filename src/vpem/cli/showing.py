@@ -7,30 +7,39 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import networkx as nx
 import numpy as np
 import typer
 from rich.table import Table
 
 import vpem
-from vpem.cli.app import PICTURES, Parties, Seed, app, free_name, out, plain, plainly, say
+from vpem.cli.app import PICTURES, Parties, Seed, app, check_can_draw, free_name, out, plain, plainly, say
 from vpem.cli.summary import describe
-from vpem.core.network.graph import contraction, diameter, metropolis_weights
-from vpem.datasets import random_geometric_graph
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, write
 from vpem.study import read_parties
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 @app.command()
 @plainly
-def demo(picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("demo.png")) -> None:
-    """Three parties fit one mixture of tumours: a table of what it costs and how good it is, and a picture."""
-    from vpem.demo import run
+def demo(
+    picture: Annotated[
+        Path | None, typer.Option(help="Where the picture goes; demo.png if not given. Needs matplotlib.")
+    ] = None,
+) -> None:
+    """Three parties fit one mixture of tumours: a table of what it costs and how good it is, and a picture.
 
-    run(str(picture))
+    The data come with scikit-learn. Without matplotlib there is no picture.
+    """
+    check_outputs([picture], endings=PICTURES)
+    check_can_draw(picture)
+    from vpem.demo import default_picture, run
+
+    run(default_picture("demo.png") if picture is None else str(picture))
 
 
 @app.command()
@@ -94,13 +103,7 @@ def show(
         say(f"iteration {repair.iteration}: {found}; {what}")
 
 
-KINDS: dict[str, Callable[[int, float, int], nx.Graph]] = {
-    "ring": lambda n, degree, seed: nx.cycle_graph(n),  # noqa: ARG005 (all take the same arguments)
-    "path": lambda n, degree, seed: nx.path_graph(n),  # noqa: ARG005
-    "complete": lambda n, degree, seed: nx.complete_graph(n),  # noqa: ARG005
-    "geometric": lambda n, degree, seed: random_geometric_graph(n, degree, seed),
-    "scale-free": lambda n, degree, seed: nx.barabasi_albert_graph(n, max(1, round(degree / 2)), seed=seed),
-}
+KINDS = ("star", "ring", "path", "complete", "geometric", "scale-free")
 
 
 @app.command()
@@ -118,34 +121,78 @@ def graph(
     """Make a network, and tell what it costs to add on it.
 
     Example: `vpem graph geometric -n 20 --degree 5 -o links.txt --draw`
+
+    A star is the network of `vpem fit --graph star`: a server that is linked with every party.
     """
     check_known(kind, list(KINDS), "the kind of graph")
-    check_outputs([output, picture])
+    if draw and picture is None:
+        picture = Path(f"{kind}.png")
+    check_outputs([output, picture], [] if parties is None else [parties])
     check_outputs([picture], endings=PICTURES)
+    check_can_draw(picture)
     names = [str(place) for place in range(number)] if parties is None else list(read_parties(parties))
+    _check_graph(kind, names, degree, output)
+    import networkx as nx
+
+    made = _make_graph(kind, len(names), degree, seed)
+    _tell_graph(kind, made)
+    named = nx.relabel_nodes(made, dict(enumerate([*names, "server"])), copy=True)
+    if output is not None:
+        with replacing(output) as unfinished:
+            unfinished.write_text("".join(f"{one}, {other}\n" for one, other in named.edges), encoding="utf-8")
+        say(f"links: {output}")
+    if picture is not None:
+        _draw(named, picture)
+
+
+def _check_graph(kind: str, names: list[str], degree: float, output: Path | None) -> None:
     if len(names) < 2:
         raise TableError(f"expected 2 agents or more, got {len(names)}")
+    if kind == "star" and output is not None:
+        raise TableError(
+            "expected no --out for a star: a file of links has parties only, and a star has a server; "
+            "try vpem fit --graph star, which needs no file"
+        )
     if kind == "scale-free" and round(degree / 2) >= len(names):
         raise TableError(f"expected a mean degree below {2 * len(names) - 1}, got {degree:g}; try a smaller --degree")
     for name in names:
         if "," in name or "#" in name or name != name.strip() or not name:
             raise TableError(f"expected names without commas, # and outer spaces for a file of links, got {name!r}")
-    made = KINDS[kind](len(names), degree, seed)
+        if kind == "star" and name == "server":
+            raise TableError("expected parties with other names than that of the star's own server, got 'server'")
+
+
+def _make_graph(kind: str, n_parties: int, degree: float, seed: int) -> nx.Graph:
+    """Links between 0, ..., n_parties - 1; in a star, of each with the server, which has the next number."""
+    import networkx as nx
+
+    from vpem.datasets import random_geometric_graph
+
+    kinds: dict[str, Callable[[], nx.Graph]] = {
+        "star": lambda: nx.star_graph([n_parties, *range(n_parties)]),
+        "ring": lambda: nx.cycle_graph(n_parties),
+        "path": lambda: nx.path_graph(n_parties),
+        "complete": lambda: nx.complete_graph(n_parties),
+        "geometric": lambda: random_geometric_graph(n_parties, degree, seed),
+        "scale-free": lambda: nx.barabasi_albert_graph(n_parties, max(1, round(degree / 2)), seed=seed),
+    }
+    return kinds[kind]()
+
+
+def _tell_graph(kind: str, made: nx.Graph) -> None:
+    """What the network is, and what one sum takes on it."""
+    from vpem.core.network.graph import contraction, diameter, metropolis_weights
+
+    if kind == "star":
+        n_links = made.number_of_edges()
+        say(f"{n_links} parties, each linked with a server: {n_links} links, diameter 2")
+        say(f"the server adds exactly: 2 rounds and {2 * n_links} messages for a sum")
+        return
     rate = contraction(metropolis_weights(made))
     rounds = 1 if rate < 1e-12 else int(np.ceil(np.log(1e-6) / np.log(rate)))
     mean = 2 * made.number_of_edges() / len(made)
-    out.print(
-        f"{len(made)} agents, {made.number_of_edges()} links, mean degree {mean:.1f}, diameter {diameter(made)}\n"
-        f"a round of averaging leaves {rate:.4f} of an error: {rounds} rounds for a millionth",
-        highlight=False,
-    )
-    named = nx.relabel_nodes(made, dict(enumerate(names)))
-    if output is not None:
-        with replacing(output) as unfinished:
-            unfinished.write_text("".join(f"{one}, {other}\n" for one, other in named.edges), encoding="utf-8")
-        say(f"links: {output}")
-    if draw or picture is not None:
-        _draw(named, Path(f"{kind}.png") if picture is None else picture)
+    say(f"{len(made)} agents, {made.number_of_edges()} links, mean degree {mean:.1f}, diameter {diameter(made)}")
+    say(f"a round of averaging leaves {rate:.4f} of an error: {rounds} rounds for a millionth")
 
 
 def _draw(named: nx.Graph, picture: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.table import Table
 
-from vpem import VerticalMixture
 from vpem.cli.app import out, plain
+
+if TYPE_CHECKING:
+    from vpem import VerticalMixture
 
 
 def describe(model: VerticalMixture) -> None:

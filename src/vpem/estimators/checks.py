@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
@@ -21,6 +20,9 @@ from vpem.core.network.parties import Network, assign_columns, make_network
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Array = NDArray[np.float64]
 

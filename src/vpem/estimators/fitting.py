@@ -25,7 +25,7 @@ from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table
 from vpem.core.settings import STARTS, Agreement, Settings
-from vpem.estimators import agents, checks
+from vpem.estimators import checks
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.progress import Progress
 from vpem.simulation import fit as simulated
@@ -138,6 +138,8 @@ class FittingMixture(FittedMixture):
         agreement = self._agreement(settings, summation, seed, given, n_init=n_init, batch_size=batch_size)
         problem = make_problem(table, network, summation, settings.density)
         if self._engine(goes_on) == "agents":
+            from vpem.estimators import agents
+
             result = agents.fit(table, network, agreement, given, progress)
         else:
             with progress.waiting("compiling the inner loops, which are kept for the next time,"):

@@ -15,27 +15,25 @@ import html
 import json
 import math
 import os
-import platform
-from collections.abc import Hashable, Mapping, Sequence
-from importlib import metadata, resources
+from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.density import Density
 from vpem.core.rows import Table
 from vpem.files import replacing
+from vpem.report import cards
 from vpem.report.bins import SMALLEST_COUNT, Bins, count_bins, find_limits
 from vpem.report.marginals import component_curves, component_deviations, component_differences
-from vpem.report.places import place_agents
+from vpem.report.values import short
 
 Array = NDArray[np.float64]
 
-MOST_FEATURES = 120
+MOST_FEATURES = 200
 """Features in the page; of more, those whose components differ the most."""
 
 MOST_PAIRED = 12
@@ -44,7 +42,8 @@ MOST_PAIRED = 12
 SHADES = 9
 """Of a cell with rows; 0 is an empty one."""
 
-ASSETS = ("page.html", "page.css", "draw.js", "features.js", "page.js")
+ASSETS = ("page.html", "page.css", "draw.js", "features.js", "covariances.js", "fit.js", "network.js", "page.js")
+"""The page, its style, and the parts of its script."""
 
 
 def write_report(
@@ -81,9 +80,9 @@ def write_report(
 def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names: Sequence[str] | None = None) -> str:
     """The page as text: style, script and data are in it, and nothing is loaded from elsewhere.
 
-    It shows the network, the log-likelihood, weights, histograms with the fitted densities, ellipses, the blocks of
-    the covariances, traffic, repairs and settings. No row of X can be read from it: bins have rounded limits, and
-    those with fewer than 5 rows are shown as empty.
+    It shows weights, histograms with the fitted densities, ellipses, the blocks of the covariances, how far the roots
+    agree, the log-likelihood, repairs, the network, traffic and settings. No row of X can be read from it: bins have
+    rounded limits, and those with fewer than 5 rows are shown as empty.
 
     Parameters
     ----------
@@ -113,78 +112,27 @@ def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names
 
 
 def describe(model: Any, table: Table, title: str, feature_names: Sequence[str] | None) -> dict[str, Any]:
-    """All that the page shows, as plain values."""
-    params = model.get_params()
-    certificate = getattr(model, "certificate_", None)
-    agents = [*model.partition_, *(node for node in model.graph_ if node not in model.partition_)]
+    """All that the page shows, as plain values: what each card has, one after another."""
+    agents = cards.all_agents(model)
     return {
-        "title": str(title),
-        "rows": len(table),
-        "tol": _short(params.get("tol")),
-        "batches": params.get("batch_size") is not None,
-        "iterations": int(model.n_iter_),
-        "converged": bool(model.converged_),
-        "lower_bounds": _short(model.lower_bounds_),
-        "weights": _short(model.weights_),
-        "hub_weights": _short(model.hub_weights_),
-        "disagreement": _short(model.disagreement_),
-        "gain": None if certificate is None else _short(certificate.gain),
         "smallest": SMALLEST_COUNT,
-        **_describe_network(model, agents, params.get("graph")),
-        **_describe_features(model, table, _feature_names(model, feature_names)),
-        "traffic": {
-            "messages": model.traffic_.messages,
-            "bytes": model.traffic_.bytes,
-            "rounds": model.traffic_.rounds,
-            "agents": [list(model.traffic_.per_agent[agent]) for agent in agents],
-        },
-        "repairs": [
-            [repair.iteration, repair.component, str(repair.party), repair.reason, repair.restarted]
-            for repair in model.repairs_
-        ],
-        "settings": [[name, _say(value)] for name, value in params.items()],
-        "versions": {
-            "vpem": metadata.version("vpem"),
-            "numpy": np.__version__,
-            "networkx": nx.__version__,
-            "Python": platform.python_version(),
-        },
-    }
-
-
-# The network
-
-
-def _describe_network(model: Any, agents: Sequence[Hashable], graph: Any) -> dict[str, Any]:
-    """Agents by number: the parties, and after them the server of a star."""
-    number_of = {agent: number for number, agent in enumerate(agents)}
-    hub_of = {member: number for number, hub in enumerate(model.hubs_) for member in hub.members}
-    return {
-        "agents": [
-            {
-                "name": str(agent),
-                "place": _short(place),
-                "hub": hub_of.get(agent),
-                "columns": len(model.partition_.get(agent, ())),
-            }
-            for agent, place in zip(agents, place_agents(model.graph_, agents, graph), strict=True)
-        ],
-        "links": [[number_of[one], number_of[other]] for one, other in model.graph_.edges],
-        "hubs": [
-            {
-                "root": number_of[hub.root],
-                "members": [number_of[member] for member in hub.members],
-                "columns": len(hub.columns),
-            }
-            for hub in model.hubs_
-        ],
+        **cards.verdict_card(model),
+        **cards.facts_card(model, len(table), title),
+        **cards.weights_card(model),
+        **_features_card(model, table, _feature_names(model, feature_names)),
+        **cards.agreement_card(model),
+        **cards.trajectory_card(model),
+        **cards.repairs_card(model),
+        **cards.network_card(model, agents),
+        **cards.traffic_card(model, agents),
+        **cards.settings_card(model),
     }
 
 
 # Features
 
 
-def _describe_features(model: Any, table: Table, names: Sequence[str]) -> dict[str, Any]:
+def _features_card(model: Any, table: Table, names: Sequence[str]) -> dict[str, Any]:
     """Histograms and parameters of the features; in the figures, 0 and 1 are the limits."""
     columns_of = [hub.columns for hub in model.hubs_]
     density, blocks = model._mixture.density, model._mixture.blocks
@@ -236,14 +184,14 @@ def _parameters(model: Any, column: int, deviations: Array, limits: Array, obser
     span = float(limits[1] - limits[0])
     hidden = np.isnan(span) | (model.weights_ * observed < SMALLEST_COUNT)
     means = np.where(hidden, np.nan, (model.means_[:, column] - limits[0]) / span)
-    found = {"means": _short(means), "deviations": _short(np.where(hidden, np.nan, deviations / span))}
+    found = {"means": short(means), "deviations": short(np.where(hidden, np.nan, deviations / span))}
     b, hub = next((b, hub) for b, hub in enumerate(model.hubs_) if column in hub.columns)
     mixture = model._mixture
     curves = None
     if not np.isnan(span):
         curves = component_curves(mixture.density, mixture.blocks[b], list(hub.columns).index(column), limits)
     if curves is not None:  # otherwise they follow from means and deviations
-        found["curves"] = _short(np.where(hidden[:, None], np.nan, curves * span))
+        found["curves"] = short(np.where(hidden[:, None], np.nan, curves * span))
     return found
 
 
@@ -271,7 +219,7 @@ def _shade(counts: NDArray[np.int64]) -> str:
 
 def _missing(bins: Bins, n_samples: int) -> Any:
     """Share of the shown features' values that are gaps."""
-    return _short(1 - bins.observed.sum() / (n_samples * len(bins.observed)))
+    return short(1 - bins.observed.sum() / (n_samples * len(bins.observed)))
 
 
 # Reading the arguments
@@ -328,35 +276,6 @@ def _feature_names(model: Any, given: Sequence[str] | None) -> list[str]:
             "try a list, or leave it out"
         )
     return [str(name) for name in given]
-
-
-def _say(value: Any) -> str:
-    """A setting in a few words; never what an array, a list or a table holds, which may be rows."""
-    if value is None or isinstance(value, bool | int | str | np.bool_ | np.integer):
-        return str(value)[:200]
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    if isinstance(value, nx.Graph):
-        return f"graph with {len(value)} agents, {value.number_of_edges()} links"
-    if hasattr(value, "shape"):
-        return f"array of shape {tuple(value.shape)}"
-    if isinstance(value, Mapping):
-        return f"{len(value)} parties"
-    if hasattr(value, "schedule") or isinstance(value, Density):  # a small description of a few numbers
-        return repr(value)[:200]
-    if isinstance(value, Sequence):
-        return f"list of {len(value)}"
-    return type(value).__name__
-
-
-def _short(value: Any) -> Any:
-    """Numbers with six significant digits, in lists as deep as the array; None for what is not finite."""
-    if value is None:
-        return None
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_short(part) for part in value]
-    number = float(value)
-    return float(f"{number:.6g}") if math.isfinite(number) else None
 
 
 def _hash(text: str) -> str:

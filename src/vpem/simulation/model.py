@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,6 +40,8 @@ class Problem:
     @cached_property
     def n_threads(self) -> int:
         """As many as numba would use: the cores of this process, or NUMBA_NUM_THREADS."""
+        import numba
+
         return int(numba.get_num_threads())
 
     @cached_property

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +25,9 @@ from vpem.core.network.parties import SERVER, Network, make_network
 from vpem.core.network.summation import MOST_GREETING, Summation, greet
 from vpem.core.network.traffic import Sending, Traffic, make_traffic
 from vpem.core.settings import Agreement
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MOST_COLUMNS = 10_000
 """That one party may hold."""
@@ -87,6 +89,8 @@ def is_complete(records: Mapping[int, Record]) -> bool:
 
 def n_meeting_rounds(records: Mapping[int, Record]) -> int:
     """Rounds that the flood of all records takes."""
+    import networkx as nx
+
     links = nx.Graph((number, other) for number, record in records.items() for other in record.neighbours)
     return diameter(links) if len(links) else 0
 
@@ -178,6 +182,8 @@ def find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
     MeetingError
         In words that are the same for all agents.
     """
+    import networkx as nx
+
     parties = [record for record in records if record.n_columns > 0]
     others = [record for record in records if record.n_columns == 0]
     first = records[0]

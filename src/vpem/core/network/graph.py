@@ -6,10 +6,13 @@ Graphs are undirected `networkx.Graph` objects whose nodes are 0, ..., N-1. Cons
 
 from __future__ import annotations
 
-import networkx as nx
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import shortest_path
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Array = NDArray[np.float64]
 
@@ -77,6 +80,9 @@ def diameter(graph: nx.Graph) -> int:
 
 def hop_distances(graph: nx.Graph) -> Array:
     """Hops between each two agents of a connected graph, in the graph's own order; (n_agents, n_agents)."""
+    import networkx as nx
+    from scipy.sparse.csgraph import shortest_path
+
     links = nx.to_scipy_sparse_array(graph, dtype=np.float64, weight=None)
     distances: Array = shortest_path(links, unweighted=True)
     return distances

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
-import networkx as nx
 import numpy as np
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Position = NewType("Position", int)
 """An agent's place in its network: the parties 0, ..., N-1, then the server of a star."""
@@ -66,6 +68,8 @@ def relay_paths(graph: nx.Graph, hub: Hub) -> dict[Position, list[Position]]:
 
     The paths form one tree, the same for every agent that knows the graph.
     """
+    import networkx as nx
+
     inside = graph.subgraph(hub.members)
     paths = {hub.root: [hub.root]}
     for parent, child in nx.bfs_edges(inside, hub.root, sort_neighbors=sorted):
@@ -74,4 +78,6 @@ def relay_paths(graph: nx.Graph, hub: Hub) -> dict[Position, list[Position]]:
 
 
 def _within(graph: nx.Graph, node: int, hops: int) -> set[int]:
+    import networkx as nx
+
     return set(nx.single_source_shortest_path_length(graph, node, cutoff=hops))

@@ -7,14 +7,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.graph import diameter
 from vpem.core.network.hubs import Hub, HubNumber, Position, find_hubs, relay_paths
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -75,6 +77,8 @@ class Network:
     @cached_property
     def links(self) -> nx.Graph:
         """Links between all agents, a star's server among them."""
+        import networkx as nx
+
         if self.graph is not None:
             return self.graph
         return nx.star_graph([len(self.parties), *range(len(self.parties))])
@@ -151,6 +155,8 @@ class Network:
 
     def named_graph(self) -> nx.Graph:
         """Links by name; in a star, each party's with the server."""
+        import networkx as nx
+
         if self.is_star:
             return nx.Graph((party, SERVER) for party in self.parties)
         return nx.relabel_nodes(self.links, dict(enumerate(self.parties)))
@@ -263,6 +269,8 @@ def communication_graph(graph: str | nx.Graph, parties: Sequence[Hashable]) -> n
 
     A graph's nodes may be the parties' names or 0, ..., N-1. Links from an agent to itself are dropped.
     """
+    import networkx as nx
+
     n_parties = len(parties)
     if isinstance(graph, str):
         if graph not in NAMED_GRAPHS:

@@ -225,7 +225,19 @@ function sortableTable(columns, items, first) {
   return make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body);
 }
 
+/** Options are [value, text], or [value, text, group]: those of one group stand together under its name. */
 function setOptions(select, options, chosen) {
-  select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
+  const groups = new Map();
+  const offered = options.map(([value, text, group]) => {
+    const option = make("option", { value }, text);
+    if (group === undefined) return option;
+    if (groups.has(group)) {
+      groups.get(group).append(option);
+      return null;
+    }
+    groups.set(group, make("optgroup", { label: group }, option));
+    return groups.get(group);
+  });
+  select.replaceChildren(...offered.filter((child) => child !== null));
   if (chosen !== undefined) select.value = String(chosen);
 }

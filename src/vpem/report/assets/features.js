@@ -1,4 +1,4 @@
-// The sections about features: one, two, and the blocks that they are in.
+// The cards about features: one, and two.
 
 // One feature
 
@@ -54,7 +54,7 @@ function paintMarginal(width) {
   const total = places.map((_, number) => parts.reduce((sum, part) => sum + part[number], 0));
   const tallest = Math.max(...bars);
   const top = 1.08 * Math.max(tallest, Math.min(Math.max(...total), tallest ? 2 * tallest : Infinity)) || 1;
-  const box = frame(width, Math.min(320, 0.75 * width), leftOf(0, top / span));
+  const box = frame(width, Math.min(400, 0.8 * width), leftOf(0, top / span));
   const x = scale(0, 1, box.left, box.right);
   const y = scale(0, top, box.bottom, box.top);
   const curve = (values) => path(places.map((place, number) => [x(place), y(values[number])]));
@@ -215,7 +215,9 @@ function tellPair() {
 function addPairs() {
   const selects = [find("#across"), find("#up")];
   const [first, second] = [data.most_different[0], data.most_different[1] ?? data.most_different[0]];
-  const options = data.features.map((feature, number) => [number, `${feature.name} (${nameOf(feature.party)})`]);
+  const several = new Set(data.features.map((feature) => feature.party)).size > 1;
+  const options = data.features.map((feature, number) => (several ? [number, feature.name, nameOf(feature.party)] : [number, feature.name]));
+  options.sort(([one], [other]) => data.features[one].party - data.features[other].party || one - other);
   setOptions(selects[0], options, first);
   setOptions(selects[1], options, second);
   const figure = addFigure("pairs", paintPair);
@@ -226,64 +228,4 @@ function addPairs() {
     });
   }
   tellPair();
-}
-
-// Covariances
-
-const MOST_SQUARES = 4000;
-
-/** Whether there is room to show how strongly the columns of a block correlate. */
-function showsStrengths() {
-  const entries = data.hubs.reduce((sum, hub, number) => sum + (data.correlations[number] ? hub.columns ** 2 : 0), 0);
-  return data.features.length === data.n_columns && entries > 0 && entries <= MOST_SQUARES;
-}
-
-/** Squares of a block, [row, column, size, strength]: one for all, or one for each entry that is fitted. */
-function blockSquares(number) {
-  const { columns } = data.hubs[number];
-  const block = data.correlations[number];
-  if (block && !showsStrengths()) return [[0, 0, columns, 1]];
-  const places = Array.from({ length: columns }, (_, place) => place);
-  if (!block) return places.map((place) => [place, place, 1, 1]);
-  const strength = (one, other) => data.weights.reduce((sum, weight, component) => sum + weight * Math.abs(correlation(one, other, component)), 0);
-  return places.flatMap((row) =>
-    places.map((column) => [row, column, 1, row === column ? 1 : (0.12 + 0.88 * strength(block.features[row], block.features[column])).toFixed(3)]),
-  );
-}
-
-function addCovariances() {
-  const total = data.n_columns;
-  const filled = data.hubs.reduce((sum, hub, number) => sum + (data.correlations[number] ? hub.columns ** 2 : hub.columns), 0);
-  about(
-    "covariances",
-    `Each component's covariance is a matrix of ${sayCount(total)} times ${sayCount(total)} entries, here in the order of the hubs.`,
-    filled < total * total
-      ? `Only coloured entries are fitted, ${sayShare(filled / (total * total))} of all; the others are zero: within a component, columns of different blocks do not correlate.`
-      : "All entries are fitted.",
-    pools ? "A hub has the name of its root, and the number of the others." : "",
-    showsStrengths() ? "The stronger the colour, the stronger two columns correlate, up or down, in the mean over the components." : "",
-  );
-  addFigure("covariances", (width) => {
-    const nameOfHub = (hub) => data.agents[hub.root].name + (hub.members.length > 1 ? ` +${hub.members.length - 1}` : "");
-    const wanted = Math.max(...data.hubs.map((hub) => shortenName(nameOfHub(hub), 18).length)) * 6.8 + 14;
-    const gap = data.hubs.some((hub) => (hub.columns / total) * Math.min(width, 420) >= 14) ? Math.min(wanted, width * 0.35) : 0;
-    const side = Math.min(width - gap - 2, 420);
-    const left = gap + Math.max(0, (width - side - gap) / 2);
-    const unit = side / total;
-    let start = 0;
-    const blocks = data.hubs.flatMap((hub, number) => {
-      const [at, length] = [start * unit, hub.columns * unit];
-      start += hub.columns;
-      const names = hub.members.map((member) => data.agents[member].name).join(", ");
-      const squares = blockSquares(number).map(([row, column, size, strength]) =>
-        draw("rect", { x: left + at + column * unit, y: at + 1 + row * unit, width: size * unit, height: size * unit, "fill-opacity": strength }),
-      );
-      const edge = data.correlations[number] ? draw("rect", { class: "sign", "fill-opacity": 0, x: left + at, y: at + 1, width: length, height: length }) : null;
-      const block = draw("g", { class: unit > 6 && !showsStrengths() ? "sign" : "", fill: hubColour(number) }, draw("title", {}, `${names}: ${sayMany(hub.columns, "column")}`), ...squares, edge);
-      const text = shortenName(nameOfHub(hub), Math.max(7, Math.floor((gap - 12) / 6.8)));
-      return length < 14 ? [block] : [block, draw("text", { x: left - 8, y: at + length / 2 + 5, "text-anchor": "end" }, text)];
-    });
-    const label = `Block-diagonal matrix of ${sayMany(total, "column")} with ${sayMany(data.hubs.length, "block")}.`;
-    return canvas(width, side + 2, label, draw("rect", { class: "axis", x: left, y: 1, width: side, height: side }), ...blocks);
-  });
 }
