@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from vpem.core.blocks.density import Packed
 from vpem.core.blocks.sweep import Sums, kmeans_pass
 from vpem.core.decisions.initial import (
-    choose_candidate,
     draw_candidates,
     lloyd_stop,
     movement_limit,
     n_candidates,
+    potentials,
     random_rows,
 )
+from vpem.core.network.summation import Shape
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Problem
 from vpem.simulation.sweep import Sum, distances_seen_first, sweep
@@ -125,20 +126,45 @@ def plus_plus_centres(problem: Problem, channel: Channel, n_clusters: int, rng: 
     the distances that it sees, picks the best, and floods the pick together with the next candidates. A party that
     lacks a picked row takes its column means.
     """
-    n_tries = n_candidates(n_clusters)
-    picked = random_rows(rng, len(problem.X), 1)
+    n_tries, X = n_candidates(n_clusters), problem.X
+    picked, closest = random_rows(rng, len(X), 1), np.full(len(X), np.inf)
+
+    def approach(rows: slice, distances: Array) -> None:
+        np.minimum(closest[rows], distances[:, 0], out=closest[rows])
+
     if n_clusters > 1:
-        closest = _distances(problem, channel, picked)[:, 0]
+        _see(problem, channel, picked, approach)
         while len(picked) < n_clusters:
-            candidates = draw_candidates(rng, closest, n_tries)
+            candidates, left, seen = draw_candidates(rng, closest, n_tries), np.zeros(n_tries), [np.empty(0)]
+
+            def weigh(rows: slice, distances: Array, left: Array = left, seen: list[Array] = seen) -> None:
+                left += potentials(closest[rows], distances)
+                seen[0] = distances
+
             channel.flood(1 + n_tries)
-            best, closest = choose_candidate(closest, _distances(problem, channel, candidates))
+            _see(problem, channel, candidates, weigh)
+            best = int(left.argmin())
             picked = np.append(picked, candidates[best])
+            if channel.linear is None:
+                approach(slice(0, len(X)), seen[0][:, [best]])
+            elif len(picked) < n_clusters:  # seen already, but computing it again is cheaper than keeping it
+                _see(problem, channel, picked[-1:], approach, counted=False)
         channel.flood(1 + n_tries)
-    return problem.overall.rows(problem.X, picked, problem.network)
+    return problem.overall.rows(X, picked, problem.network)
 
 
-def _distances(problem: Problem, channel: Channel, rows: NDArray[np.intp]) -> Array:
-    """Squared distances of all rows to some, as the root of the first hub sees them; (n_samples, n_rows)."""
-    centres = problem.overall.rows(problem.X, rows, problem.network)
-    return distances_seen_first(problem, channel, np.concatenate(centres, axis=1))
+def _see(
+    problem: Problem,
+    channel: Channel,
+    rows: NDArray[np.intp],
+    visit: Callable[[slice, Array], None],
+    *,
+    counted: bool = True,
+) -> None:
+    """Visit the squared distances of all rows to some, as the root of the first hub sees them, a chunk at a time."""
+    centres = np.concatenate(problem.overall.rows(problem.X, rows, problem.network), axis=1)
+    shape = Shape(len(problem.X), len(rows))
+    for chunk, distances in distances_seen_first(problem, channel, centres):
+        visit(chunk, distances)
+    if counted and channel.linear is not None:
+        channel.count(shape)

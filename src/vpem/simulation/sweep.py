@@ -7,6 +7,7 @@ that the result is the same, bit for bit, however many threads there are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -125,7 +126,7 @@ def _contribute(problem: Problem, halves: Pass, within: slice) -> Array:
     return found
 
 
-def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> Array:
+def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> Iterator[tuple[slice, Array]]:
     """Squared distances of all rows to some centres, as the root of the first hub sees them.
 
     Parameters
@@ -135,17 +136,17 @@ def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> 
     centres : array of shape (n_centres, n_features)
         Columns in the order of the blocks.
 
-    Returns
-    -------
-    array of shape (n_samples, n_centres)
+    Yields
+    ------
+    rows : slice
+        Some of all rows, in order; all at once if the sum takes them whole, which sends it.
+    distances : array of shape (n_rows, n_centres)
     """
     contributions, adder = Distances(centres), channel.linear
-    shape = Shape(len(problem.X), len(centres))
+    shape, first = Shape(len(problem.X), len(centres)), int(channel.view_of_hub[0])
     n_targets = 1 if channel.is_exact else len(problem.network.hubs)
-    first = int(channel.view_of_hub[0])
-    terms = np.empty((n_targets if adder is None else 1, shape.n_rows, shape.width))
 
-    def work(rows: slice) -> None:
+    def work(rows: slice) -> tuple[slice, Array]:
         chunk = problem.read(rows)
         out = np.zeros((n_targets, shape.width, len(chunk)))
         if channel.is_exact:
@@ -153,15 +154,14 @@ def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> 
         else:
             contributions.add(Tile(problem.columns_first(chunk), rows), problem.block_of_column, out)
             out = out if adder is None else adder.seen_by(first).add(out)
-        terms[:, rows] = out.transpose(0, 2, 1)
+        return rows, out.transpose(0, 2, 1)
 
     chunks = row_chunks(0, shape.n_rows, 4 * max(problem.X.shape[1], shape.width * n_targets))
     with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
-        for _ in parts:
-            pass
-    if adder is None:
-        terms = channel.add(terms.reshape(n_targets, -1), shape)[[first]].reshape(1, shape.n_rows, shape.width)
-    else:
-        channel.count(shape)
-    distances: Array = -2.0 * terms[0]
-    return distances
+        if adder is not None:
+            for rows, terms in parts:
+                yield rows, -2.0 * terms[0]
+            return
+        whole = np.concatenate([terms for _, terms in parts], axis=1)
+    sums = channel.add(whole.reshape(n_targets, -1), shape)[first].reshape(shape.n_rows, shape.width)
+    yield slice(0, shape.n_rows), -2.0 * sums

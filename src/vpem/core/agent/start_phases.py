@@ -18,11 +18,11 @@ from vpem.core.decisions.initial import (
     KMEANS_MAX_ITER,
     KMEANS_TOL,
     START,
-    choose_candidate,
     draw_candidates,
     lloyd_stop,
     movement_limit,
     n_candidates,
+    potentials,
     random_rows,
     shared_generator,
 )
@@ -111,7 +111,9 @@ def absorb_try(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     if work.is_first_root:
         if clustering.closest is None:
             raise StudyError(NOT_FIRST)
-        best, closest = choose_candidate(clustering.closest, outcome.values.reshape(work.roles.n_rows, -1))
+        distances = outcome.values.reshape(work.roles.n_rows, -1)
+        best = int(potentials(clustering.closest, distances).argmin())
+        closest = np.minimum(clustering.closest, distances[:, best])
         clustering = replace(clustering, closest=closest, choice=int(clustering.candidates[best]))
         if len(clustering.picked) + 1 < work.settings.n_components:
             clustering = _draw(work, clustering)

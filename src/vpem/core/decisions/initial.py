@@ -80,23 +80,21 @@ def n_candidates(n_centres: int) -> int:
     return 2 + int(math.log(n_centres))
 
 
-def choose_candidate(closest: Array, distances: Array) -> tuple[int, Array]:
-    """The candidate that leaves the smallest distances (k-means++), and these distances.
+def potentials(closest: Array, distances: Array) -> Array:
+    """What each candidate would leave of some rows' distances (k-means++); the smallest total is chosen.
 
     Parameters
     ----------
-    closest : array of shape (n_samples,)
+    closest : array of shape (n_rows,)
         Squared distance to the nearest centre so far.
-    distances : array of shape (n_samples, n_candidates)
+    distances : array of shape (n_rows, n_candidates)
 
     Returns
     -------
-    best : int
-    closest : array of shape (n_samples,)
+    array of shape (n_candidates,)
     """
-    left = np.minimum(distances, closest[:, None])
-    best = int(left.sum(axis=0).argmin())
-    return best, left[:, best].copy()
+    left: Array = np.minimum(distances, closest[:, None]).sum(axis=0)
+    return left
 
 
 def draw_candidates(rng: np.random.Generator, closest: Array, n_rows: int) -> NDArray[np.intp]:
