@@ -162,12 +162,16 @@ def fit(
     describe(model)
     say(f"model: {output}")
     if report is not None:
-        from vpem.report import write_report
-
-        write_report(model, rows.values, report, title=f"{', '.join(path.name for path in tables)}, K={components}")
-        say(f"report: {report}")
+        _report(model, rows, report, f"{', '.join(path.name for path in tables)}, K={components}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _report(model: VerticalGaussianMixture, rows: Rows, path: Path, title: str) -> None:
+    from vpem.report import write_report
+
+    write_report(model, rows.values, path, title=title)
+    say(f"report: {path}")
 
 
 @app.command()
@@ -257,22 +261,36 @@ def select(
     check_outputs([picture], tables, endings=PICTURES)
     check_can_draw(picture)
     rows, partition = gather(tables, id_column, parties, ignore)
+    model = vpem.VerticalGaussianMixture(
+        partition=partition,
+        covariance_type=covariance,
+        n_init=starts,
+        tol=tol,
+        max_iter=max_iter,
+        reg_covar=reg_covar,
+        shrinkage=amount,
+        random_state=seed,
+    )
+    found = _compare_sizes(model, rows, sizes)
+    if output is not None:
+        write(output, {name: [one[name] for one in found] for name in found[0]})
+    if picture is not None:
+        from vpem.figures import plot_selection, save_figure
+
+        save_figure(plot_selection(found), picture)
+        say(f"picture: {picture}")
+
+
+def _compare_sizes(unfitted: VerticalGaussianMixture, rows: Rows, sizes: list[int]) -> list[dict[str, Any]]:
+    """Fit with each number of components, and print how they compare; a row of numbers for each."""
+    from sklearn.base import clone
+
     present = rows.values[~np.isnan(rows.values).all(axis=1)]
     found: list[dict[str, Any]] = []
     collapsed: dict[int, CollapsedComponentError] = {}
     interrupted = False
     for size in sizes:
-        model = vpem.VerticalGaussianMixture(
-            size,
-            partition=partition,
-            covariance_type=covariance,
-            n_init=starts,
-            tol=tol,
-            max_iter=max_iter,
-            reg_covar=reg_covar,
-            shrinkage=amount,
-            random_state=seed,
-        )
+        model = clone(unfitted).set_params(n_components=size)
         try:
             interrupted = fit_model(model, rows, quiet=size != sizes[0])
         except vpem.CollapsedComponentError as error:  # other numbers of components may do
@@ -295,13 +313,7 @@ def select(
     if interrupted and len(found) == len(collapsed):
         raise typer.Exit(INTERRUPTED)
     _compare(found, collapsed)
-    if output is not None:
-        write(output, {name: [one[name] for one in found] for name in found[0]})
-    if picture is not None:
-        from vpem.figures import plot_selection, save_figure
-
-        save_figure(plot_selection(found), picture)
-        say(f"picture: {picture}")
+    return found
 
 
 def _compare(found: list[dict[str, Any]], collapsed: dict[int, CollapsedComponentError]) -> None:

@@ -219,10 +219,12 @@ def absorb_new_columns(_: Work, progress: Progress, __: Outcome) -> Progress:
 
 
 def _run(progress: Progress) -> Run:
-    assert progress.run is not None, "a phase of EM"
+    if progress.run is None:
+        raise StudyError(f"expected a run of EM in the phase {progress.phase!r}, got a state without one")
     return progress.run
 
 
 def _prediction(progress: Progress) -> Prediction:
-    assert progress.prediction is not None, "a phase of prediction"
+    if progress.prediction is None:
+        raise StudyError(f"expected new rows in the phase {progress.phase!r}, got a state without any")
     return progress.prediction

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vpem.core.agent import meeting
 from vpem.core.agent.meeting import MOST_COLUMNS, Record, Roles
-from vpem.core.agent.message import AgentNumber
+from vpem.core.agent.message import AgentNumber, LocalProtocolError
 from vpem.core.agent.phases import AFTER_DONE, DONE, PHASES
 from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.agent.work import Work
@@ -195,7 +195,8 @@ class Identity:
         return self._meeting_rounds[1]
 
     def _schedule(self, state: AgentState) -> Schedule:
-        assert state.exchange is not None, "a schedule belongs to an exchange"
+        if state.exchange is None:
+            raise LocalProtocolError(self.number, None, state.round, "expected an exchange with rounds, got none")
         records, phase, has_decision = state.records, state.progress.phase, state.exchange.decision is not None
         last = self._last
         if last[0] is not records or last[1] != phase or last[2] != has_decision:

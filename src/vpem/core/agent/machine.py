@@ -220,7 +220,7 @@ class Agent:
         turn = self._turn()
         request = Prediction(n_rows, self.identity.new_columns(X, n_rows))
         turn.draft.requests = {**state.requests, state.progress.n_predictions: request}
-        out = turn.guard(partial(turn.open, resumed=True))
+        out = turn.guard(partial(turn.open_exchange, resumed=True))
         return self._commit(turn, out + turn.advance())
 
     def restored(self, state: AgentState) -> Agent:

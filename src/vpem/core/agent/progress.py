@@ -25,6 +25,9 @@ from vpem.core.network.summation import NO_MEMORY, Memory, Shape
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+NO_PIECES: Mapping[Position, Array] = {}
+"""Of columns."""
+
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
@@ -157,7 +160,7 @@ class Exchange(NamedTuple):
     state: Memory = NO_MEMORY
     """What the summation has so far."""
     decision: Array | None = None
-    pieces: Mapping[Position, Array] = NO_MEMORY  # type: ignore[assignment]
+    pieces: Mapping[Position, Array] = NO_PIECES
     """Columns on their way to a root, by position."""
 
 

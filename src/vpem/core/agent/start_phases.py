@@ -203,7 +203,8 @@ def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
 
 
 def _clustering(progress: Progress) -> Clustering:
-    assert progress.clustering is not None, "a phase of k-means"
+    if progress.clustering is None:
+        raise StudyError(f"expected a k-means in the phase {progress.phase!r}, got a state without one")
     return progress.clustering
 
 

@@ -100,7 +100,7 @@ class Turn:
         if draft.meeting:
             self._end_meeting()
             resumed = draft.checkpoints[-1].number > 0
-            self.open(resumed)
+            self.open_exchange(resumed)
             allowed = (*AFTER_LOSS, *AFTER_DONE) if resumed else AFTER_MEETING
             self._check_phase("the meeting", allowed)
             return
@@ -126,7 +126,7 @@ class Turn:
         draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
         done = draft.progress.n_predictions
         draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
-        self.open()
+        self.open_exchange()
         self._check_phase(before.phase, (*PHASES[before.phase].next, *AFTER_DONE))
 
     def _check_phase(self, before: str, allowed: Sequence[str]) -> None:
@@ -136,7 +136,7 @@ class Turn:
             problem = f"expected one of {', '.join(allowed)} after {before}, got {draft.progress.phase}"
             raise LocalProtocolError(self.identity.number, None, draft.round, problem)
 
-    def open(self, resumed: bool = False) -> None:
+    def open_exchange(self, resumed: bool = False) -> None:
         """Begin the exchange that comes next, if there is one."""
         draft = self.draft
         draft.progress = orderly(settle(self.identity.work(draft), draft.progress), draft.progress)

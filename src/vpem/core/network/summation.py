@@ -11,6 +11,7 @@ once as many rounds have passed as the network is wide; where a sum has fewer, t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -107,7 +108,7 @@ class WrongMessageError(ValueError):
         super().__init__(problem)
 
 
-class Summation:
+class Summation(ABC):
     """How a network adds; inherit, and say what is different.
 
     A subclass is a frozen dataclass. `schedule`, `begin`, `combine` and `end` are needed. What is remembered between
@@ -121,9 +122,10 @@ class Summation:
     burst: ClassVar[int] = 1
     """Most messages with values that an agent sends to a neighbour before it must hear from it."""
 
-    def check(self, network: Network) -> None:
+    def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
         """Raise ValueError if this network cannot add this way."""
 
+    @abstractmethod
     def schedule(
         self,
         network: Network,
@@ -146,7 +148,6 @@ class Summation:
         audience : frozenset of int, optional
             The agents that need the sum; None: all.
         """
-        raise NotImplementedError
 
     def greet(self) -> tuple[bytes, Any]:
         """What an agent tells all others in the meeting, such as a public key; and what it keeps to itself.
@@ -162,6 +163,7 @@ class Summation:
         """
         return Payload(shape.n_values)
 
+    @abstractmethod
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
         """State before the first round.
 
@@ -173,12 +175,12 @@ class Summation:
         term : array of shape (n_values,), optional
             A root's; None at other agents.
         """
-        raise NotImplementedError
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (for others to use)
         """What to send in a round, (n,); to all receivers the same."""
         return state["values"]
 
+    @abstractmethod
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """State after a round in which something has come.
 
@@ -195,7 +197,6 @@ class Summation:
         ------
         WrongMessageError
         """
-        raise NotImplementedError
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:  # noqa: ARG002 (likewise)
         """The sum, (n_values,), and what to carry to the next one of the series."""
