@@ -72,7 +72,8 @@ class VerticalGaussianMixture(VerticalMixture):
     hops : int, default=0
         How far columns may travel to be pooled at the root of a hub; not on a star.
     summation : Star, Consensus or None, default=None
-        How the network adds. None: the exact sum on a star, else ``Consensus(rounds=100, weights="metropolis")``.
+        How the network adds. None: the exact sum on a star, else ``Consensus()``, with as many rounds as the graph
+        needs.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas" or None, default=None
