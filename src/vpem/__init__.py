@@ -8,6 +8,7 @@ from vpem.core.network.star import Star
 from vpem.core.network.traffic import Traffic
 from vpem.estimators import DistributedDimensionKMeans, VerticalGaussianMixture, VerticalKMeans, VerticalMixture
 from vpem.simulation.em import Certificate
+from vpem.verdict import Finding, FitConvergenceWarning, FitWarning
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,9 @@ __all__ = [
     "Traffic",
     "Certificate",
     "Repair",
+    "Finding",
+    "FitWarning",
+    "FitConvergenceWarning",
     "CollapsedComponentError",
     "save",
     "load",
