@@ -111,6 +111,18 @@ class FittingMixture(FittedMixture):
         """Fit, and return the label of each row."""
         return self.fit(X, y).predict(X)
 
+    def about_the_sum(self, n_features: int) -> list[Finding]:
+        """What can be said of the network's sum before a fit: findings as in `verdict_`, empty if it is near enough.
+
+        Parameters
+        ----------
+        n_features : int
+            Columns of the table.
+        """
+        arguments = self.partition, self.graph, self.hops, self.summation
+        network, summation = checks.build_network(*arguments, n_features, None, 0)
+        return judging.about_the_sum(summation, network)
+
     # What the estimators differ in
 
     @abstractmethod
@@ -164,7 +176,13 @@ class FittingMixture(FittedMixture):
         return MixtureFit(self._mixture, bounds, self.converged_, (), self.traffic_)
 
     def _end_fit(
-        self, problem: Problem, settings: Settings, seed: int, units: Units, result: MixtureFit, about: dict[str, bool]
+        self,
+        problem: Problem,
+        settings: Settings,
+        seed: int,
+        units: Units,
+        result: MixtureFit,
+        about: dict[str, bool],
     ) -> Self:
         """Set the fitted attributes, certificate and verdict included; warn of what is wrong."""
         self._keep(problem.network, problem.summation, settings, seed, units, result, result.traffic)

@@ -2,7 +2,7 @@
 
 from vpem.verdict.facts import BlockFacts, Facts
 from vpem.verdict.findings import Finding, FitConvergenceWarning, FitWarning, colour, in_words
-from vpem.verdict.rules import best_at_edge, before_the_run, judge
+from vpem.verdict.rules import before_the_run, best_at_edge, judge
 
 __all__ = [
     "BlockFacts",

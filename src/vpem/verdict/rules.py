@@ -41,8 +41,8 @@ def parties_disagree(facts: Facts) -> list[Finding]:
     if severity is None:
         return []
     sentence = (
-        f"The parties disagree: {facts.split:.1%} of the rows have another label at another party, and responsibilities "
-        f"differ by {facts.mean_disagreement:.2g} on average."
+        f"The parties disagree: {facts.split:.1%} of the rows have another label at another party, and "
+        f"responsibilities differ by {facts.mean_disagreement:.2g} on average."
     )
     return [Finding("parties_disagree", severity, sentence, _more_rounds(facts))]
 
@@ -66,8 +66,8 @@ def before_the_run(error_factor: float | None, rounds_needed: int | None) -> lis
     if severity is None:
         return []
     sentence = (
-        f"The rounds of averaging leave {error_factor:.1%} of the differences between the parties in each sum, so that "
-        "each party fits to a sum of its own."
+        f"The rounds of averaging leave {error_factor:.1%} of the differences between the parties in each sum, so "
+        "that each party fits to a sum of its own."
     )
     remedy = _rounds(rounds_needed)
     return [Finding("sum_error", severity, sentence, remedy)]
@@ -124,8 +124,8 @@ def variances(facts: Facts) -> list[Finding]:
             Finding(
                 "one_value",
                 "red",
-                f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their variance "
-                "is reg_covar, and so is the likelihood's choice of them.",
+                f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their "
+                "variance is reg_covar, which then decides how likely these rows are.",
                 "leave these columns out, or a reg_covar as large as differences that do not matter",
             )
         )
@@ -152,10 +152,9 @@ def few_rows(facts: Facts) -> list[Finding]:
     ratio, rows, block = worst
     severity: Severity = "red" if ratio <= 1 else "amber"
     severity = "note" if block.is_shrunk else severity
-    sentence = (
-        f"A component has {rows:.0f} effective rows for a covariance of the {len(block.columns)} columns of "
-        f"{block.party!r}" + (", which is shrunk." if block.is_shrunk else ": it fits these rows, and hardly any others.")
-    )
+    end = ", which is shrunk." if block.is_shrunk else ": it fits these rows, and hardly any others."
+    columns = f"{len(block.columns)} columns of {block.party!r}"
+    sentence = f"A component has {rows:.0f} effective rows for a covariance of the {columns}{end}"
     remedy = "" if block.is_shrunk else "shrinkage='auto', covariance_type='tied' or 'diag', or fewer components"
     return [Finding("few_rows", severity, sentence, remedy)]
 

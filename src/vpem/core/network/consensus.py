@@ -35,8 +35,8 @@ class Consensus(Summation):
     Parameters
     ----------
     rounds : int or None, default=None
-        None: as many as the graph needs for an error factor of 1e-6, and at least its diameter. The number follows from
-        the links, so that every agent finds the same one.
+        None: as many as the graph needs for an error factor of 1e-6, and at least its diameter. The number follows
+        from the links, so that every agent finds the same one.
     weights : {"metropolis", "laplacian"}, default="metropolis"
         Metropolis weights, or `I - alpha L`.
     alpha : float, optional
