@@ -77,18 +77,18 @@ class VerticalGaussianMixture(VerticalMixture):
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas", "auto" or None, default=None
-        For parties with many columns beside their rows. A number from 0 to 1 says how far each block's covariances are
-        drawn toward their diagonals; "oas" finds the amount by itself; both for "full" and "tied". "auto" draws the
-        covariances of components that have few rows for their columns toward what all components have in common, and
-        leaves others alone; for all types. The likelihood may then fall.
+        For parties with many columns beside their rows. A number from 0 to 1 says how far each block's covariances
+        are drawn toward their diagonals; "oas" finds the amount by itself; both for "full" and "tied". "auto" draws
+        the covariances of components that have few rows for their columns toward what all components have in common,
+        and leaves others alone; for all types. The likelihood may then fall.
     tol : float, default=1e-3
         Stop when every root's log-likelihood per row changes by less.
     reg_covar : float, default=1e-6
         Added to every variance; with `standardize`, in the units of the fit.
     standardize : bool, default=False
         Divide each column by its own deviation, at its own party, before the fit, so that the units of columns play
-        no part in it. All attributes and methods are in the columns' own units. `partial_fit` and `warm_start` keep the
-        deviations of the first rows. Not with "spherical", which compares columns with each other.
+        no part in it. All attributes and methods are in the columns' own units. `partial_fit` and `warm_start` keep
+        the deviations of the first rows. Not with "spherical", which compares columns with each other.
     batch_size : int or None, default=None
         Rows after which the parameters are updated (incremental EM). An iteration is still one pass over all rows; it
         stops on the free energy, which `lower_bounds_` then holds.
@@ -290,8 +290,9 @@ class VerticalGaussianMixture(VerticalMixture):
     def _density(self) -> Gaussian:
         if self.standardize is True and self.covariance_type == "spherical":
             raise ValueError(
-                "expected covariance_type 'full', 'tied' or 'diag' with standardize=True, got 'spherical', whose "
-                "columns have the same variance in their own units only; try standardize=False or covariance_type='diag'"
+                "expected covariance_type 'full', 'tied' or 'diag' with standardize=True, got 'spherical', "
+                "whose columns have the same variance in their own units only; try standardize=False or "
+                "covariance_type='diag'"
             )
         return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
 

@@ -23,7 +23,7 @@ MOSTLY_ADDED = 1.5
 ON_ONE_VALUE = 1e-9
 """Share of a column's variance below which a component sits on one value."""
 FAR_ABOVE = 10.0
-"""A column whose variance is not so many times `reg_covar` has another scale than `reg_covar` was made for."""
+"""A column whose variance is not so many times `reg_covar` is blurred by it."""
 ROWS_PER_COLUMN = 3.0
 """Effective rows for each column of a covariance matrix, below which it is uncertain."""
 MANY_NAMES = 4
@@ -97,41 +97,38 @@ def not_converged(facts: Facts) -> list[Finding]:
 
 def variances(facts: Facts) -> list[Finding]:
     """Variances that `reg_covar` decides, instead of the data."""
-    constant, small, pinned, most = [], [], [], 0
+    constant, hidden, small, pinned, most = [], [], [], [], 0
     for block in facts.blocks:
         for column, name in enumerate(block.columns):
             overall, own = float(block.overall[column]), block.variances[:, column]
+            there = int((own <= max(MOSTLY_ADDED * block.added, ON_ONE_VALUE * overall)).sum())
             if overall == 0:
                 constant.append(name)
-            elif block.added and overall <= FAR_ABOVE * block.added:
+            elif overall <= block.added:
+                hidden.append(name)
+            elif overall <= FAR_ABOVE * block.added:
                 small.append(name)
-            else:
-                there = int((own <= max(MOSTLY_ADDED * block.added, ON_ONE_VALUE * overall)).sum())
+            elif there:
                 most = max(most, there)
-                pinned += [name] if there else []
+                pinned.append(name)
     found = []
-    if small:
-        found.append(
-            Finding(
-                "scale",
-                "red",
-                f"reg_covar is not small beside the variance of {_names(small)}: it hides the clusters.",
-                "standardize=True, columns in larger units, or a smaller reg_covar",
-            )
-        )
+    units = "standardize=True, columns in larger units, or a smaller reg_covar"
+    if hidden:
+        sentence = f"reg_covar is larger than the variance of {_names(hidden)}: it hides the clusters."
+        found.append(Finding("scale", "red", sentence, units))
     if pinned:
-        found.append(
-            Finding(
-                "one_value",
-                "red",
-                f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their "
-                "variance is reg_covar, which then decides how likely these rows are.",
-                "leave these columns out, or a reg_covar as large as differences that do not matter",
-            )
+        sentence = (
+            f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their variance is "
+            "reg_covar, which then decides how likely these rows are."
         )
+        remedy = "leave these columns out, or a reg_covar as large as differences that do not matter"
+        found.append(Finding("one_value", "red", sentence, remedy))
+    if small:
+        sentence = f"reg_covar is not small beside the variance of {_names(small)}, and blurs the clusters there."
+        found.append(Finding("scale", "amber", sentence, units))
     if constant:
-        sentence = f"{_names(constant)} never varies, and tells nothing about the components."
-        found.append(Finding("constant", "note", sentence, "leave it out"))
+        sentence = f"No variation in {_names(constant)}: this tells nothing about the components."
+        found.append(Finding("constant", "note", sentence, "fit without it"))
     return found
 
 

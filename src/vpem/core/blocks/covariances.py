@@ -121,8 +121,8 @@ def shrink_together(covariances: Array, counts: Array, reg_covar: float = 0.0) -
     """Covariances on their way to what all components have in common, as far as their rows are few.
 
     The common covariance T is the mean over components, itself shrunk by "oas". A component with n rows and d columns
-    gets `(1 - a) S + a T` with `a = p / (n + p)`, as if `p = (d + 1) / 2` rows of T were added; p is 1 where there are
-    variances only. The amount fades out, in the logarithm of `n / (d + 1)`, between `ILL_POSED` and `WELL_POSED`;
+    gets `(1 - a) S + a T` with `a = p / (n + p)`, as if `p = (d + 1) / 2` rows of T were added; p is 1 where there
+    are variances only. The amount fades out, in the logarithm of `n / (d + 1)`, between `ILL_POSED` and `WELL_POSED`;
     beyond, S stays as it is. See `experiments/shrinkage.py` for how this rule was chosen.
 
     Parameters
