@@ -118,8 +118,8 @@ def variances(facts: Facts) -> list[Finding]:
         found.append(Finding("scale", "red", sentence, units))
     if pinned:
         sentence = (
-            f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their variance is "
-            "reg_covar, which then decides how likely these rows are."
+            f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their variance "
+            "is reg_covar, which then decides how likely these rows are."
         )
         remedy = "leave these columns out, or a reg_covar as large as differences that do not matter"
         found.append(Finding("one_value", "red", sentence, remedy))
