@@ -14,6 +14,7 @@ from rich.table import Table
 import vpem
 from vpem.cli.app import (
     INTERRUPTED,
+    NOT_TRUSTED,
     PICTURES,
     BatchSize,
     Covariance,
@@ -28,7 +29,9 @@ from vpem.cli.app import (
     Rounds,
     Seed,
     Shrinkage,
+    Standardize,
     Starts,
+    Strict,
     Tables,
     Tol,
     app,
@@ -41,10 +44,14 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.progress import FitBar
-from vpem.cli.summary import count, describe
+from vpem.cli.summary import count, describe, show_findings
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Rows, TableError, check_known, column_names, read, read_joined, write
 from vpem.study import read_graph, read_parties
+from vpem.verdict import FitWarning, best_at_edge, colour
+
+STARTS_THAT_SERVE = 5
+"""Starts of which the best finds five clear clusters 20 of 20 times; see `docs/reference/program.md`."""
 
 if TYPE_CHECKING:
     from vpem import CollapsedComponentError, VerticalGaussianMixture, VerticalMixture
@@ -90,18 +97,14 @@ def _all_but(path: Path, id_column: str | None, ignore: list[str]) -> list[str]:
 
 def fit_model(model: VerticalGaussianMixture, rows: Rows, *, quiet: bool = False) -> bool:
     """Fit with a bar; whether Ctrl-C ended it early."""
-    from sklearn.exceptions import ConvergenceWarning
-
     present = ~np.isnan(rows.values).all(axis=1)
-    with warnings.catch_warnings(record=True) as noted:
-        warnings.simplefilter("always", ConvergenceWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # the verdict tells more
         with FitBar(err, model.max_iter, model.n_init, quiet=quiet) as bar:
             model.set_params(callback=bar).fit(rows.values[present])
             model.set_params(callback=None)
     model.feature_names_in_ = np.array(rows.names, dtype=object)
-    for warning in noted:
-        if issubclass(warning.category, ConvergenceWarning):
-            err.print(f"[yellow]note:[/yellow] {plain(str(warning.message))}")
+    model._judge(model._facts)  # with the columns' names
     return bar.interrupted
 
 
@@ -115,18 +118,20 @@ def fit(
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
     graph: Graph = "star",
     hops: Hops = 0,
-    rounds: Rounds = 100,
+    rounds: Rounds = None,
     covariance: Covariance = "full",
     batch_size: BatchSize = None,
     init: Init = "kmeans",
-    starts: Starts = 1,
+    starts: Starts = STARTS_THAT_SERVE,
     tol: Tol = 1e-3,
     max_iter: MaxIter = 500,
     reg_covar: RegCovar = 1e-6,
-    shrinkage: Shrinkage = None,
+    shrinkage: Shrinkage = "auto",
+    standardize: Standardize = None,
     seed: Seed = 0,
     output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
     report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
+    strict: Strict = False,
 ) -> None:
     """Fit a mixture to one table, or to several parties' tables joined by an id.
 
@@ -155,8 +160,10 @@ def fit(
         max_iter=max_iter,
         reg_covar=reg_covar,
         shrinkage=amount,
+        standardize=covariance != "spherical" if standardize is None else standardize,
         random_state=seed,
     )
+    _say_beforehand(model, rows)
     interrupted = fit_model(model, rows)
     vpem.save(model, output)
     describe(model)
@@ -168,6 +175,14 @@ def fit(
         say(f"report: {report}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+    if strict and colour(model.verdict_) == "red":
+        raise typer.Exit(NOT_TRUSTED)
+
+
+def _say_beforehand(model: VerticalGaussianMixture, rows: Rows) -> None:
+    """What is known of the sums before anything is fitted."""
+    for finding in model.about_the_sum(rows.values.shape[1]):
+        err.print(f"[yellow]note:[/yellow] {plain(finding.sentence)} Try: {plain(finding.remedy)}.", highlight=False)
 
 
 @app.command()
@@ -237,11 +252,12 @@ def select(
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
     covariance: Covariance = "full",
-    starts: Starts = 3,
+    starts: Starts = STARTS_THAT_SERVE,
     tol: Tol = 1e-3,
     max_iter: MaxIter = 500,
     reg_covar: RegCovar = 1e-6,
-    shrinkage: Shrinkage = None,
+    shrinkage: Shrinkage = "auto",
+    standardize: Standardize = None,
     seed: Seed = 0,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or Parquet with all numbers.")] = None,
     picture: Annotated[Path | None, typer.Option("--plot", help="Picture, .png or .svg.")] = None,
@@ -271,6 +287,7 @@ def select(
             max_iter=max_iter,
             reg_covar=reg_covar,
             shrinkage=amount,
+            standardize=covariance != "spherical" if standardize is None else standardize,
             random_state=seed,
         )
         try:
@@ -323,6 +340,7 @@ def _compare(found: list[dict[str, Any]], collapsed: dict[int, CollapsedComponen
     if reason:
         err.print(f"[yellow]note:[/yellow] {plain(reason)}", highlight=False)
     say(f"best by BIC: {count(best['bic'], 'component')}; by AIC: {best['aic']}")
+    show_findings(best_at_edge([one["components"] for one in fitted], best["bic"]))
 
 
 def _range(text: str) -> list[int]:
@@ -336,13 +354,13 @@ def _range(text: str) -> list[int]:
     return sizes
 
 
-def _shrinkage(text: str | None) -> float | str | None:
-    if text is None or text == "oas":
-        return text
+def _shrinkage(text: str) -> float | str | None:
+    if text in ("auto", "oas", "none"):
+        return None if text == "none" else text
     try:
         amount = float(text)
     except ValueError:
         amount = math.nan
     if not 0 <= amount <= 1:
-        raise TableError(f"expected --shrinkage to be oas or a number from 0 to 1, got {text!r}")
+        raise TableError(f"expected --shrinkage to be auto, oas, none or a number from 0 to 1, got {text!r}")
     return amount

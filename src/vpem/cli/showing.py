@@ -19,6 +19,7 @@ from vpem.cli.summary import describe
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, write
 from vpem.study import read_parties
+from vpem.verdict import colour
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -83,7 +84,10 @@ def show(
             "means": fitted.means_.tolist(),
             "parties": {str(party): [names[c] for c in own] for party, own in fitted.partition_.items()},
             "hubs": [{"root": str(hub.root), "members": list(map(str, hub.members))} for hub in fitted.hubs_],
-            "log_likelihood": fitted.lower_bound_ if fitted.lower_bounds_ else None,
+            "log_likelihood": getattr(fitted, "log_likelihood_", None),
+            "lower_bound": fitted.lower_bound_ if fitted.lower_bounds_ else None,
+            "verdict": colour(fitted.verdict_),
+            "findings": [finding._asdict() for finding in fitted.verdict_],
             "iterations": fitted.n_iter_,
             "converged": fitted.converged_,
             "bytes": fitted.traffic_.bytes,

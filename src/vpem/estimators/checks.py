@@ -125,7 +125,7 @@ def build_network(
     columns = assign_columns(partition, n_features, feature_names)
     network = make_network(columns, graph, hops, shared_generator(seed, HUB_TIES))
     if summation is None:
-        summation = Star() if network.is_star else Consensus(rounds=100, weights="metropolis")
+        summation = Star() if network.is_star else Consensus()
     if not isinstance(summation, Summation):
         raise TypeError(f"expected summation to be None, Star() or Consensus(...), got {summation!r}")
     summation.check(network)

@@ -63,7 +63,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         One for each block: its parameters, by the names of the density.
     partition_, graph_, hubs_, lower_bound_, lower_bounds_, n_iter_, converged_, disagreement_ :
         As in `VerticalGaussianMixture`, as those below.
-    certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
+    log_likelihood_, verdict_, certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
     """
 
     def __init__(

@@ -32,8 +32,9 @@ class Gaussian(Density):
         As scikit-learn defines them, within each block.
     reg_covar : float, default=1e-6
         Added to every variance, as in scikit-learn.
-    shrinkage : float, "oas" or None, default=None
-        How far covariances are drawn toward their diagonals, from 0 to 1; for "full" and "tied".
+    shrinkage : float, "oas", "auto" or None, default=None
+        How far covariances are drawn toward their diagonals, from 0 to 1; for "full" and "tied". "auto" draws those
+        of components with few rows for their columns toward what all components have in common, for all types.
     """
 
     covariance_type: str = "full"
@@ -49,11 +50,13 @@ class Gaussian(Density):
         if not _is_number(added) or not 0 <= float(added) < inf:
             raise ValueError(f"expected reg_covar to be a finite number, 0 or more, got {added!r}")
         object.__setattr__(self, "reg_covar", float(added))
-        if amount is None:
+        if amount is None or (isinstance(amount, str) and amount == "auto"):
             return
         if not (isinstance(amount, str) and amount == "oas"):
             if not _is_number(amount) or not 0 <= float(amount) <= 1:
-                raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {amount!r}")
+                raise ValueError(
+                    f"expected shrinkage to be None, 'auto', 'oas' or a number from 0 to 1, got {amount!r}"
+                )
             object.__setattr__(self, "shrinkage", float(amount))
         if amount != 0 and not self.is_matrix:
             raise ValueError(
@@ -194,12 +197,13 @@ class Gaussian(Density):
     ) -> tuple[list[Block], list[list[int]]]:
         """`m_step` of many blocks; those that are equally wide at once, as one block of many components.
 
-        Tied covariances are one block's affair.
+        Tied covariances, and those that shrink toward each other, are one block's affair.
         """
+        is_one_affair = self.is_tied or self.shrinkage == "auto"
         n_components = len(statistics[0].counts)
         groups: dict[tuple[int, int], list[int]] = {}
         for b, own in enumerate(statistics):
-            groups.setdefault((own.means.shape[1], b if self.is_tied else 0), []).append(b)
+            groups.setdefault((own.means.shape[1], b if is_one_affair else 0), []).append(b)
         found: list[Block] = list(previous)
         broken: list[list[int]] = [[] for _ in statistics]
         for members in groups.values():
