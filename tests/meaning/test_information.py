@@ -1,6 +1,7 @@
 """Information about the component: against Monte Carlo, scipy's integrals, sums and bounds."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def by_scipy(weights, curves, limits):
             parts = weights * densities * np.log(densities / total)
         return np.nansum(parts)
 
-    pieces = zip(limits[:-1], limits[1:], strict=True)
+    pieces = pairwise(limits)
     return sum(quad(integrand, *piece, limit=200, epsabs=1e-12)[0] for piece in pieces)
 
 
@@ -130,5 +131,5 @@ def test_columns_of_few_values_are_added_up_or_drawn():
     [listed] = column_information(weights, Coins(), block)
     assert listed.nats == pytest.approx(expected, abs=1e-12)
     [drawn] = column_information(weights, Coins(listed=False), block)
-    assert 0 < drawn.error
+    assert drawn.error > 0
     assert abs(drawn.nats - expected) < 5 * drawn.error

@@ -35,9 +35,9 @@ class ExplainedMixture:
         -------
         pandas.DataFrame
             One row for each component and column: `component`, `share` (of all rows), `party`, `column`, `mean` and
-            `deviation` within the component, `overall_mean` and `overall_deviation` of everyone, and `distance`: of the
-            mean from everyone's, in overall deviations, with a sign. Without pandas a data frame of polars; without
-            both a table of Arrow.
+            `deviation` within the component, `overall_mean` and `overall_deviation` of everyone, and `distance`:
+            of the mean from everyone's, in overall deviations, with a sign. Without pandas a data frame of polars;
+            without both a table of Arrow.
         """
         found, names, party_of = self._profile(), self._column_names(), self._party_of_column()
         n_components, n_features = found.means.shape
@@ -178,7 +178,7 @@ class ExplainedMixture:
                     density, blocks, columns, part, responsibilities[own]
                 )
             start += len(responsibilities)
-        changed: NDArray[np.bool_] = (deviations > 0).any(axis=0)
+        changed = np.zeros(table.shape[1], dtype=bool)
         for rows in row_chunks(0, len(filled), table.shape[1]):
             changed |= np.isnan(table[rows]).any(axis=0)
         result = frames.like(X, filled, changed)

@@ -8,12 +8,15 @@ from vpem.meaning.comparing import Comparison, compare_models
 from vpem.meaning.imputing import impute_rows
 from vpem.meaning.information import Information, block_information, column_information, entropy, whole_information
 from vpem.meaning.profiles import Profile, make_profile
+from vpem.meaning.words import as_bytes, as_count, short_number
 
 __all__ = [
     "Certainty",
     "Comparison",
     "Information",
     "Profile",
+    "as_bytes",
+    "as_count",
     "block_information",
     "column_information",
     "compare_models",
@@ -21,6 +24,7 @@ __all__ = [
     "impute_rows",
     "make_certainty",
     "make_profile",
+    "short_number",
     "typicality",
     "whole_information",
 ]

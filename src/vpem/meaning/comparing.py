@@ -19,8 +19,8 @@ class Comparison:
 
     names: list[str]
     facts: list[dict[str, Any]]
-    """Of each model: `components`, `columns`, `parties`, `parameters`, `iterations`, `converged`, `messages`, `bytes`, and
-    on the rows `log_likelihood` (per row), `bic` and `aic`; these are None without rows."""
+    """Of each model: `components`, `columns`, `parties`, `parameters`, `iterations`, `converged`, `messages` and
+    `bytes`, and on the rows `log_likelihood` (per row), `bic` and `aic`; these are None without rows."""
     agreement: Array | None
     """(n_models, n_models): adjusted Rand index of the labels on the same rows; None without rows."""
     n_rows: int

@@ -16,8 +16,8 @@ def impute_rows(
     """Expected values and standard deviations of gaps, given what each row has.
 
     Within a component a gap depends on the other columns of its block; how likely the component is depends on all
-    columns. Variances add up by the law of total variance: the mean of the variances within components, and the variance
-    of the means between them.
+    columns. Variances add up by the law of total variance: the mean of the variances within components, and the
+    variance of the means between them.
 
     Parameters
     ----------

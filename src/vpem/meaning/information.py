@@ -47,8 +47,8 @@ def entropy(weights: Array) -> float:
 def column_information(weights: Array, density: Density, block: Block) -> list[Information]:
     """What each column of a block tells about the component by itself.
 
-    It is the integral of `sum_k w_k p_k(x) log(p_k(x) / p(x))`, with the column's densities `p_k` within the components
-    and `p` of all rows.
+    It is the integral of `sum_k w_k p_k(x) log(p_k(x) / p(x))`, with the column's densities `p_k` within the
+    components and `p` of all rows.
 
     Parameters
     ----------

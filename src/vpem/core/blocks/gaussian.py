@@ -344,8 +344,8 @@ class Gaussian(Density):
         for number, gone in enumerate(patterns.T):
             if self.is_matrix and gone.any() and not gone.all():
                 seen = block.covariances[:, ~gone]
-                slopes: Array = np.linalg.solve(seen[:, :, ~gone], seen[:, :, gone])
-                yield gone, np.flatnonzero(numbers.ravel() == number), slopes
+                slopes = np.linalg.solve(seen[:, :, ~gone], seen[:, :, gone])
+                yield gone, np.flatnonzero(numbers.ravel() == number), np.asarray(slopes, dtype=np.float64)
 
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Density`."""
