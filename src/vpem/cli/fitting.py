@@ -24,6 +24,7 @@ from vpem.cli.app import (
     Id,
     Ignore,
     Init,
+    Label,
     MaxIter,
     Parties,
     RegCovar,
@@ -41,6 +42,8 @@ from vpem.cli.app import (
     plainly,
     say,
 )
+from vpem.cli.clusters import describe_labels
+from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe
 from vpem.files import check_outputs
@@ -121,6 +124,7 @@ def fit(
     reg_covar: RegCovar = 1e-6,
     shrinkage: Shrinkage = None,
     seed: Seed = 0,
+    label: Label = None,
     output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
     report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
 ) -> None:
@@ -136,7 +140,8 @@ def fit(
     """
     amount = _shrinkage(shrinkage)
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    rows, partition = gather(tables, id_column, parties, ignore)
+    classes = None if label is None else read_classes(tables, id_column, parties, label)
+    rows, partition = gather(tables, id_column, parties, [*ignore, *([] if label is None else [label])])
     model = VerticalGaussianMixture(
         components,
         partition=partition,
@@ -156,6 +161,8 @@ def fit(
     interrupted = fit_model(model, rows)
     vpem.save(model, output)
     describe(model)
+    if classes is not None:
+        describe_labels(model, rows, classes)
     say(f"model: {output}")
     if report is not None:
         from vpem.report import write_report
@@ -180,7 +187,7 @@ def predict(
     """
     check_outputs([output], [model, *tables], endings=TABLES)
     fitted = vpem.load(model)
-    values, ids, absent = _columns_of(fitted, tables, id_column)
+    values, ids, absent = columns_of(fitted, tables, id_column)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
     sure = fitted.predict_proba(values)
@@ -190,7 +197,7 @@ def predict(
     say(f"{len(values):,} rows: {output}")
 
 
-def _columns_of(
+def columns_of(
     fitted: VerticalMixture, tables: list[Path], id_column: str | None
 ) -> tuple[Any, list[str] | None, list[str]]:
     """The model's columns in its order, as far as the tables have them; the ids; parties that are not there."""

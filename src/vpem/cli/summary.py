@@ -6,6 +6,10 @@ from rich.table import Table
 
 from vpem import VerticalMixture
 from vpem.cli.app import out, plain
+from vpem.meaning import as_bytes
+from vpem.meaning import as_count as count
+
+__all__ = ["count", "describe"]
 
 
 def describe(model: VerticalMixture) -> None:
@@ -18,7 +22,7 @@ def describe(model: VerticalMixture) -> None:
         f"{count(len(model.partition_), 'party', 'parties')}, {count(len(hubs), 'block')}",
         "fit": f"{end} after {count(model.n_iter_, 'iteration')}, log-likelihood {model.lower_bound_:.4f} per row",
         "weights": ", ".join(f"{weight:.1%}" for weight in model.weights_),
-        "sent": f"{_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
+        "sent": f"{as_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
         f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
     if certificate is not None:
@@ -36,16 +40,3 @@ def describe(model: VerticalMixture) -> None:
     for name, text in lines.items():
         table.add_row(f"[bold]{name}[/bold]", plain(text))
     out.print(table, highlight=False)
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """As "1 round", "2 rounds"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def _bytes(number: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"

@@ -19,8 +19,9 @@ class Comparison:
 
     names: list[str]
     facts: list[dict[str, Any]]
-    """Of each model: `components`, `columns`, `parties`, `parameters`, `iterations`, `converged`, `messages` and
-    `bytes`, and on the rows `log_likelihood` (per row), `bic` and `aic`; these are None without rows."""
+    """Of each model: `components`, `columns`, `parties`, `parameters`, `iterations`, `converged`, `messages`,
+    `bytes` and `fit_log_likelihood` (per row of its own fit), and on the rows `log_likelihood` (per row),
+    `bic` and `aic`; these are None without rows."""
     agreement: Array | None
     """(n_models, n_models): adjusted Rand index of the labels on the same rows; None without rows."""
     n_rows: int
@@ -81,6 +82,7 @@ def _facts(model: Any) -> dict[str, Any]:
         "converged": bool(model.converged_),
         "messages": int(model.traffic_.messages),
         "bytes": int(model.traffic_.bytes),
+        "fit_log_likelihood": float(getattr(model, "log_likelihood_", model.lower_bound_)),
         "log_likelihood": None,
         "bic": None,
         "aic": None,
