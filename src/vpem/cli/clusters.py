@@ -10,13 +10,15 @@ from rich.table import Table
 from vpem import VerticalMixture
 from vpem.cli.app import out, plain, say
 from vpem.cli.labels import Classes
-from vpem.meaning import Profile, as_count, entropy, short_number
+from vpem.meaning import Certainty, Profile, as_count, entropy, short_number
 from vpem.reading import Rows
 
 MOST_CLASSES = 20
 """Classes in a table; the largest ones."""
+DEFAULT_TOP = 12
+"""Columns that `vpem show` shows unless told otherwise."""
 TOP_COLUMNS = 5
-"""Of each component, where there is no room for a table."""
+"""Of each component, where there is no room for a table, unless told otherwise."""
 
 
 def describe_clusters(model: VerticalMixture, top: int) -> None:
@@ -54,8 +56,9 @@ def describe_clusters(model: VerticalMixture, top: int) -> None:
 
 def _list_components(found: Profile, names: list[str], top: int) -> None:
     """For each component the columns in which it is farthest from everyone."""
+    number = top if top > DEFAULT_TOP else min(top, TOP_COLUMNS)
     for k, share in enumerate(found.shares):
-        far = np.argsort(-np.abs(found.distances[k]), kind="stable")[: min(top, TOP_COLUMNS)]
+        far = np.argsort(-np.abs(found.distances[k]), kind="stable")[:number]
         say(f"component {k}, {share:.1%} of the rows")
         table = Table(show_header=False, box=None, pad_edge=False)
         for c in far:
@@ -84,7 +87,9 @@ def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes) -> Non
     given = [str(one) for one, used in zip(known, is_there, strict=True) if used]
     n_components = responsibilities.shape[1]
     found = compare_labels(given, responsibilities.argmax(axis=1), n_components)
-    table = Table("class", "rows", *(f"{k}" for k in range(n_components)), box=None)
+    table = Table("class", box=None)
+    for head in ("rows", *map(str, range(n_components))):
+        table.add_column(head, justify="right")
     sizes = found.confusion.sum(axis=1)
     largest = sorted(np.argsort(-sizes, kind="stable")[:MOST_CLASSES])
     for place in largest:
@@ -108,3 +113,22 @@ def _responsibilities(model: VerticalMixture, values: Any) -> Any:
     finally:
         if names is not None:
             model.feature_names_in_ = names
+
+
+def describe_certainty(found: Certainty) -> None:
+    """How sure labels are, and which components are confused the most."""
+    line = f"labels: {found.sure_share:.1%} are sure (above 95%)"
+    pairs = [f"{share:.0%} of the rows of {i} with {j}" for i, j, share in found.confused_pairs(3)]
+    say(f"{line}; expected to be confused: {', '.join(pairs)}" if pairs else line)
+
+
+def describe_unusual(found: dict[str, Any], names: list[str], ids: list[str] | None) -> None:
+    """Rows that fit badly: their ids, or else their numbers, counted from 1."""
+    table = Table("row", "as bad or worse", "log-density", "component", "column", "its distance", box=None)
+    for place, row in enumerate(found["row"]):
+        name = f"{row + 1:,}" if ids is None else ids[row]
+        told = f"1 in {1 / found['tail_probability'][place]:,.0f}", f"{found['log_density'][place]:.2f}"
+        column, distance = names[int(found["column"][place])], f"{found['distance'][place]:+.1f} deviations"
+        table.add_row(*map(plain, (name, *told, str(found["component"][place]), column, distance)))
+    say("rows that fit worst (keep this to those who may see the rows)")
+    out.print(table, highlight=False)

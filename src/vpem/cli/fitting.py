@@ -42,7 +42,7 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.clusters import describe_labels
+from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe
@@ -179,6 +179,7 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
     tables: Tables,
     id_column: Id = None,
+    unusual: Annotated[int, typer.Option(min=0, help="Also name so many rows that fit worst.")] = 0,
     output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("scores.csv"),
 ) -> None:
     """Give every row its component, how sure that is, and its log-density.
@@ -187,6 +188,7 @@ def predict(
     """
     check_outputs([output], [model, *tables], endings=TABLES)
     fitted = vpem.load(model)
+    names = fitted._column_names()
     values, ids, absent = columns_of(fitted, tables, id_column)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
@@ -194,6 +196,10 @@ def predict(
     found: dict[str, Any] = {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
     found |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
     write(output, {**({} if ids is None else {free_name(str(id_column), found): ids}), **found})
+    if not np.isnan(values).all():
+        describe_certainty(fitted.certainty(values))
+    if unusual:
+        describe_unusual(fitted._unusual_rows(values, unusual), names, ids)
     say(f"{len(values):,} rows: {output}")
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 import vpem
 from vpem.cli.app import PICTURES, Parties, Seed, app, free_name, out, plain, plainly, say
-from vpem.cli.clusters import describe_clusters
+from vpem.cli.clusters import DEFAULT_TOP, describe_clusters
 from vpem.cli.summary import describe
 from vpem.core.network.graph import contraction, diameter, metropolis_weights
 from vpem.datasets import random_geometric_graph
@@ -60,7 +60,7 @@ def sample(
 def show(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="Columns to show, the most informative first.")] = 12,
+    top: Annotated[int, typer.Option(min=1, help="Columns to show, the most informative first.")] = DEFAULT_TOP,
 ) -> None:
     """Tell what a model is, how its fit went, and what its components are.
 

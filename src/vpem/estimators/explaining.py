@@ -124,30 +124,8 @@ class ExplainedMixture:
             against the expected one, in deviations), `log_density`, `component`, and the `column` farthest from the
             component's mean, with its `distance` in the component's deviations. Otherwise as `profile`.
         """
-        checks.check_count("n_rows", n_rows, 1)
-        check_is_fitted(self, "weights_")
-        parts = list(zip(*self._evaluate(X), strict=True))
-        responsibilities, log_densities = np.concatenate(parts[0]), np.concatenate(parts[1])
-        table = self._read(X)
-        tails, scores = meaning.typicality(*self._parts(), np.asarray(table[:], dtype=np.float64), log_densities)
-        worst = np.lexsort((scores, tails))[:n_rows]
-        worst = worst[np.concatenate(parts[2])[worst]]
-        labels = responsibilities[worst].argmax(axis=1)
-        found = self._profile()
-        distances = (np.asarray(table[worst]) - found.means[labels]) / found.deviations[labels]
-        farthest = np.nan_to_num(np.abs(distances), nan=-1.0).argmax(axis=1)
-        names = self._column_names()
-        return frames.make_frame(
-            {
-                "row": worst,
-                "tail_probability": tails[worst],
-                "score": scores[worst],
-                "log_density": log_densities[worst],
-                "component": labels,
-                "column": [names[column] for column in farthest],
-                "distance": distances[np.arange(len(worst)), farthest],
-            }
-        )
+        found, names = self._unusual_rows(X, n_rows), self._column_names()
+        return frames.make_frame({**found, "column": [names[column] for column in found["column"]]})
 
     def impute(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Fill gaps (NaN) with what the model expects, given what a row has.
@@ -185,6 +163,30 @@ class ExplainedMixture:
         return (result, frames.like(X, deviations, np.ones_like(changed))) if return_std else result
 
     # What figures, the program and the report take from
+
+    def _unusual_rows(self, X: ArrayLike, n_rows: int) -> dict[str, Any]:
+        """See `unusual_rows`; the column by its number."""
+        checks.check_count("n_rows", n_rows, 1)
+        check_is_fitted(self, "weights_")
+        parts = list(zip(*self._evaluate(X), strict=True))
+        responsibilities, log_densities = np.concatenate(parts[0]), np.concatenate(parts[1])
+        table = self._read(X)
+        tails, scores = meaning.typicality(*self._parts(), np.asarray(table[:], dtype=np.float64), log_densities)
+        worst = np.lexsort((scores, tails))[:n_rows]
+        worst = worst[np.concatenate(parts[2])[worst]]
+        labels = responsibilities[worst].argmax(axis=1)
+        found = self._profile()
+        distances = (np.asarray(table[worst]) - found.means[labels]) / found.deviations[labels]
+        farthest = np.nan_to_num(np.abs(distances), nan=-1.0).argmax(axis=1)
+        return {
+            "row": worst,
+            "tail_probability": tails[worst],
+            "score": scores[worst],
+            "log_density": log_densities[worst],
+            "component": labels,
+            "column": farthest,
+            "distance": distances[np.arange(len(worst)), farthest],
+        }
 
     def _profile(self) -> Profile:
         check_is_fitted(self, "weights_")
