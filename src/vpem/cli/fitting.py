@@ -47,6 +47,7 @@ from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe
 from vpem.files import check_outputs
+from vpem.meaning import make_certainty
 from vpem.reading import TABLES, Rows, TableError, check_known, column_names, read, read_joined, write
 from vpem.study import read_graph, read_parties
 
@@ -196,8 +197,9 @@ def predict(
     found: dict[str, Any] = {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
     found |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
     write(output, {**({} if ids is None else {free_name(str(id_column), found): ids}), **found})
-    if not np.isnan(values).all():
-        describe_certainty(fitted.certainty(values))
+    is_there = ~np.isnan(values).all(axis=1)
+    if is_there.any():
+        describe_certainty(make_certainty(sure[is_there]))
     if unusual:
         describe_unusual(fitted._unusual_rows(values, unusual), names, ids)
     say(f"{len(values):,} rows: {output}")

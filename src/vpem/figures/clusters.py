@@ -258,11 +258,11 @@ def _number(column: str | int, names: list[str]) -> int:
 
 
 def _long_names(model: Any) -> list[str]:
-    """Columns with their parties in front, unless a party is its only column."""
+    """Columns with their parties in front, unless their names have them already."""
     names, parties = model._column_names(), model._party_of_column()
-    is_plain = all(party == name for party, name in zip(parties, names, strict=True)) or len(set(parties)) == 1
+    is_plain = len(set(parties)) == 1 or not hasattr(model, "feature_names_in_")
     pairs = zip(parties, names, strict=True)
-    return names if is_plain else [n if n.startswith(f"{p}.") else f"{p}: {n}" for p, n in pairs]
+    return names if is_plain else [name if party in name else f"{party}: {name}" for party, name in pairs]
 
 
 def _name_components(axis: Any, shares: Any) -> None:
