@@ -72,6 +72,20 @@ def read(path: str | os.PathLike[str], *, id_column: str | None = None, columns:
     return Rows(wanted, values, ids)
 
 
+def read_texts(
+    path: str | os.PathLike[str], column: str, *, id_column: str | None = None
+) -> tuple[list[str | None], list[str] | None]:
+    """One column of a file as texts, None where it is missing, and the ids of its rows."""
+    table = _open(path, id_column)
+    check_known(column, table.column_names, f"{path}: column")
+    try:
+        texts: list[str | None] = table.column(column).cast(pa.string()).to_pylist()
+    except pa.ArrowException:
+        kind = table.column(column).type
+        raise TableError(f"{path}: expected texts or numbers in column {column!r}, got {kind}") from None
+    return texts, None if id_column is None else _ids(table, id_column, path)
+
+
 def read_joined(
     paths: Sequence[str | os.PathLike[str]], id_column: str, keep: Callable[[str, str], bool] = lambda *_: True
 ) -> Rows:

@@ -99,6 +99,10 @@ Tables = Annotated[list[Path], typer.Argument(help="CSV or Parquet; several tabl
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, by which tables are joined.")]
 Parties = Annotated[Path | None, typer.Option(help="TOML file: a table [parties], each with a list of its columns.")]
 Ignore = Annotated[list[str], typer.Option(help="Column to leave out; may be given several times.")]
+Label = Annotated[
+    str | None,
+    typer.Option(help="Column of known classes: left out of the fit, and compared with the components afterwards."),
+]
 Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
 Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
 Rounds = Annotated[

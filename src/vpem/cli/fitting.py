@@ -23,6 +23,7 @@ from vpem.cli.app import (
     Id,
     Ignore,
     Init,
+    Label,
     MaxIter,
     Parties,
     RegCovar,
@@ -43,9 +44,12 @@ from vpem.cli.app import (
     plainly,
     say,
 )
+from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
+from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe, show_findings
 from vpem.files import check_outputs
+from vpem.meaning import make_certainty
 from vpem.reading import TABLES, Rows, TableError, check_known, column_names, read, read_joined, write
 from vpem.study import read_graph, read_parties
 from vpem.verdict import FitWarning, best_at_edge, colour
@@ -129,6 +133,7 @@ def fit(
     shrinkage: Shrinkage = "auto",
     standardize: Standardize = None,
     seed: Seed = 0,
+    label: Label = None,
     output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
     report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
     strict: Strict = False,
@@ -145,7 +150,8 @@ def fit(
     """
     amount = _shrinkage(shrinkage)
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    rows, partition = gather(tables, id_column, parties, ignore)
+    classes = None if label is None else read_classes(tables, id_column, parties, label)
+    rows, partition = gather(tables, id_column, parties, [*ignore, *([] if label is None else [label])])
     model = vpem.VerticalGaussianMixture(
         components,
         partition=partition,
@@ -167,6 +173,8 @@ def fit(
     interrupted = fit_model(model, rows)
     vpem.save(model, output)
     describe(model)
+    if classes is not None:
+        describe_labels(model, rows, classes)
     say(f"model: {output}")
     if report is not None:
         from vpem.report import write_report
@@ -191,6 +199,7 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
     tables: Tables,
     id_column: Id = None,
+    unusual: Annotated[int, typer.Option(min=0, help="Also name so many rows that fit worst.")] = 0,
     output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("scores.csv"),
 ) -> None:
     """Give every row its component, how sure that is, and its log-density.
@@ -199,17 +208,23 @@ def predict(
     """
     check_outputs([output], [model, *tables], endings=TABLES)
     fitted = vpem.load(model)
-    values, ids, absent = _columns_of(fitted, tables, id_column)
+    names = fitted._column_names()
+    values, ids, absent = columns_of(fitted, tables, id_column)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
     sure = fitted.predict_proba(values)
     found: dict[str, Any] = {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
     found |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
     write(output, {**({} if ids is None else {free_name(str(id_column), found): ids}), **found})
+    is_there = ~np.isnan(values).all(axis=1)
+    if is_there.any():
+        describe_certainty(make_certainty(sure[is_there]))
+    if unusual:
+        describe_unusual(fitted._unusual_rows(values, unusual), names, ids)
     say(f"{len(values):,} rows: {output}")
 
 
-def _columns_of(
+def columns_of(
     fitted: VerticalMixture, tables: list[Path], id_column: str | None
 ) -> tuple[Any, list[str] | None, list[str]]:
     """The model's columns in its order, as far as the tables have them; the ids; parties that are not there."""

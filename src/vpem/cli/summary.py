@@ -9,6 +9,10 @@ from rich.table import Table
 
 from vpem.cli.app import out, plain
 from vpem.verdict import Finding, colour
+from vpem.words import as_bytes
+from vpem.words import as_count as count
+
+__all__ = ["count", "describe", "show_findings"]
 
 MARKS = {"red": "[bold red]red[/bold red]", "amber": "[yellow]amber[/yellow]", "note": "note"}
 HEADINGS = {
@@ -32,7 +36,7 @@ def describe(model: VerticalMixture) -> None:
         "likelihood": _likelihood(model),
         "fit": f"{end} after {count(model.n_iter_, 'iteration')}",
         "weights": ", ".join(f"{weight:.1%}" for weight in model.weights_),
-        "sent": f"{_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
+        "sent": f"{as_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
         f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
     if certificate is not None:
@@ -70,16 +74,3 @@ def show_findings(findings: Sequence[Finding]) -> None:
     for one in findings:
         remedy = f" Try: {one.remedy}." if one.remedy else ""
         out.print(f"  {MARKS[one.severity]}: {plain(one.sentence + remedy)}", highlight=False, soft_wrap=True)
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """As "1 round", "2 rounds"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def _bytes(number: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"

@@ -16,13 +16,14 @@ from vpem.core.blocks.weights import LOWEST, normalize
 from vpem.core.network.parties import NamedHub, Network
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks
+from vpem.estimators.explaining import ExplainedMixture
 from vpem.simulation.model import Mixture
 from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
 
-class FittedMixture:
+class FittedMixture(ExplainedMixture):
     """Predictions, scores and samples of a fitted mixture."""
 
     random_state: Any
