@@ -10,16 +10,21 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.table import Table
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import vpem
 from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture, VerticalMixture
 from vpem.cli.app import (
+    COVARIANCES,
     INTERRUPTED,
     PICTURES,
     BatchSize,
     Covariance,
+    Decimal,
+    Encoding,
     Graph,
+    Header,
     Hops,
     Id,
     Ignore,
@@ -29,6 +34,7 @@ from vpem.cli.app import (
     RegCovar,
     Rounds,
     Seed,
+    Separator,
     Shrinkage,
     Starts,
     Tables,
@@ -41,49 +47,13 @@ from vpem.cli.app import (
     plainly,
     say,
 )
+from vpem.cli.gathering import check_choices, columns_of, gather
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe
+from vpem.core.settings import STARTS
 from vpem.files import check_outputs
-from vpem.reading import TABLES, Rows, TableError, check_known, column_names, read, read_joined, write
-from vpem.study import read_graph, read_parties
-
-
-def gather(tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str]) -> tuple[Rows, Any]:
-    """Rows of one table or of several, and which columns are whose."""
-    partition: Any = None
-    if len(tables) > 1:
-        rows = _gather_joined(tables, id_column, parties, ignore)
-        partition = rows.parties
-    else:
-        columns = None
-        if parties is not None:
-            partition = read_parties(parties)
-            columns = [name for own in partition.values() for name in own]
-        elif ignore:
-            columns = _all_but(tables[0], id_column, ignore)
-        rows = read(tables[0], id_column=id_column, columns=columns)
-    if partition is None:
-        partition = {name: [name] for name in rows.names}
-    numbers = {name: number for number, name in enumerate(rows.names)}
-    return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
-
-
-def _gather_joined(tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str]) -> Rows:
-    if id_column is None:
-        raise TableError("expected --id with several tables, got none; which column names the rows?")
-    if parties is not None:
-        raise TableError("expected no --parties with several tables: each file is a party of its own")
-    known = [name for path in tables for column in column_names(path) for name in (column, f"{path.stem}.{column}")]
-    for name in ignore:
-        check_known(name, known, "--ignore: column")
-    return read_joined(tables, id_column, lambda party, name: name not in ignore and f"{party}.{name}" not in ignore)
-
-
-def _all_but(path: Path, id_column: str | None, ignore: list[str]) -> list[str]:
-    known = column_names(path)
-    for name in ignore:
-        check_known(name, known, f"{path}: column")
-    return [name for name in known if name not in (*ignore, id_column)]
+from vpem.reading import TABLES, Form, Rows, TableError, write
+from vpem.study import check_graph, read_graph
 
 
 def fit_model(model: VerticalGaussianMixture, rows: Rows, *, quiet: bool = False) -> bool:
@@ -109,6 +79,10 @@ def fit(
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     graph: Graph = "star",
     hops: Hops = 0,
     rounds: Rounds = 100,
@@ -123,6 +97,7 @@ def fit(
     seed: Seed = 0,
     output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
     report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report; the tables' names if not given.")] = None,
 ) -> None:
     """Fit a mixture to one table, or to several parties' tables joined by an id.
 
@@ -130,17 +105,18 @@ def fit(
 
     - `vpem fit people.csv --parties parties.toml -k 3 --out model.vpem --report report.html`
     - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --rounds 50`
+    - `vpem fit stations/*.csv.gz --id year,month,day,hour --ignore wind,name -k 4 --report air.html`
     - `vpem fit sensors.parquet -k 2 --graph links.txt --hops 1` (every column is a party)
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
     amount = _shrinkage(shrinkage)
+    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
+    check_graph(graph)
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    rows, partition = gather(tables, id_column, parties, ignore)
     model = VerticalGaussianMixture(
         components,
-        partition=partition,
-        graph=read_graph(graph, list(partition)),
         hops=hops,
         summation=None if graph == "star" else Consensus(rounds),
         covariance_type=covariance,
@@ -152,7 +128,9 @@ def fit(
         reg_covar=reg_covar,
         shrinkage=amount,
         random_state=seed,
-    )
+    ).check_arguments()
+    rows, partition = gather(tables, id_column, parties, ignore, form)
+    model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     interrupted = fit_model(model, rows)
     vpem.save(model, output)
     describe(model)
@@ -160,7 +138,7 @@ def fit(
     if report is not None:
         from vpem.report import write_report
 
-        write_report(model, rows.values, report, title=f"{', '.join(path.name for path in tables)}, K={components}")
+        write_report(model, rows.values, report, title=title or _title(tables, components))
         say(f"report: {report}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -172,6 +150,10 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
     tables: Tables,
     id_column: Id = None,
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("scores.csv"),
 ) -> None:
     """Give every row its component, how sure that is, and its log-density.
@@ -179,49 +161,16 @@ def predict(
     Example: `vpem predict model.vpem people.csv --id person -o scores.csv`
     """
     check_outputs([output], [model, *tables], endings=TABLES)
+    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     fitted = vpem.load(model)
-    values, ids, absent = _columns_of(fitted, tables, id_column)
+    values, ids, absent = columns_of(fitted, tables, id_column, form)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
     sure = fitted.predict_proba(values)
     found: dict[str, Any] = {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
     found |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
-    write(output, {**({} if ids is None else {free_name(str(id_column), found): ids}), **found})
+    write(output, {**{free_name(name, found): texts for name, texts in (ids or {}).items()}, **found})
     say(f"{len(values):,} rows: {output}")
-
-
-def _columns_of(
-    fitted: VerticalMixture, tables: list[Path], id_column: str | None
-) -> tuple[Any, list[str] | None, list[str]]:
-    """The model's columns in its order, as far as the tables have them; the ids; parties that are not there."""
-    wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
-    if hasattr(fitted, "feature_names_in_"):
-        del fitted.feature_names_in_
-    if len(tables) > 1:
-        if id_column is None:
-            raise TableError("expected --id with several tables, got none; which column names the rows?")
-        rows = read_joined(tables, id_column, lambda party, name: name in wanted or f"{party}.{name}" in wanted)
-    else:
-        own = [name for name in column_names(tables[0]) if name != id_column]
-        known = [name for name in own if name in wanted or f"{tables[0].stem}.{name}" in wanted]
-        if wanted and not known:
-            check_known(wanted[0], own, f"{tables[0]}: the model's column")
-        rows = read(tables[0], id_column=id_column, columns=known if wanted else None)
-    if not wanted:
-        return rows.values, rows.ids, []
-    place: dict[str, int] = {}
-    for party, own in (rows.parties or {tables[0].stem: rows.names}).items():
-        for name in own:
-            place.setdefault(name if name in wanted else f"{party}.{name}", rows.names.index(name))
-    values, absent = np.full((len(rows.values), len(wanted)), np.nan), []
-    for owner, held in fitted.partition_.items():
-        there = [column for column in held if wanted[column] in place]
-        if not there:
-            absent.append(str(owner))
-        for column in held if there else []:
-            check_known(wanted[column], list(place), f"the model's column (of {owner})")
-            values[:, column] = rows.values[:, place[wanted[column]]]
-    return values, rows.ids, absent
 
 
 @app.command()
@@ -232,6 +181,10 @@ def select(
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     covariance: Covariance = "full",
     starts: Starts = 3,
     tol: Tol = 1e-3,
@@ -249,25 +202,26 @@ def select(
     Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
     """
     sizes, amount = _range(components), _shrinkage(shrinkage)
+    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    check_choices(covariance=(covariance, COVARIANCES))
     check_outputs([output], tables, endings=TABLES)
     check_outputs([picture], tables, endings=PICTURES)
-    rows, partition = gather(tables, id_column, parties, ignore)
+    unfitted = VerticalGaussianMixture(
+        covariance_type=covariance,
+        n_init=starts,
+        tol=tol,
+        max_iter=max_iter,
+        reg_covar=reg_covar,
+        shrinkage=amount,
+        random_state=seed,
+    ).check_arguments()
+    rows, partition = gather(tables, id_column, parties, ignore, form)
     present = rows.values[~np.isnan(rows.values).all(axis=1)]
     found: list[dict[str, Any]] = []
     collapsed: dict[int, CollapsedComponentError] = {}
     interrupted = False
     for size in sizes:
-        model = VerticalGaussianMixture(
-            size,
-            partition=partition,
-            covariance_type=covariance,
-            n_init=starts,
-            tol=tol,
-            max_iter=max_iter,
-            reg_covar=reg_covar,
-            shrinkage=amount,
-            random_state=seed,
-        )
+        model = clone(unfitted).set_params(n_components=size, partition=partition)
         try:
             interrupted = fit_model(model, rows, quiet=size != sizes[0])
         except CollapsedComponentError as error:  # other numbers of components may do
@@ -318,6 +272,12 @@ def _compare(found: list[dict[str, Any]], collapsed: dict[int, CollapsedComponen
     if reason:
         err.print(f"[yellow]note:[/yellow] {plain(reason)}", highlight=False)
     say(f"best by BIC: {count(best['bic'], 'component')}; by AIC: {best['aic']}")
+
+
+def _title(tables: list[Path], components: int) -> str:
+    names = [path.name for path in tables]
+    shown = names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more tables"]
+    return f"{', '.join(shown)}, K={components}"
 
 
 def _range(text: str) -> list[int]:

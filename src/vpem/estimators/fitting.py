@@ -84,6 +84,20 @@ class FittingMixture(FittedMixture):
         with checks.unchanged_on_error(self), one_blas_thread():
             return self._fit(X)
 
+    def check_arguments(self) -> Self:
+        """Raise for arguments that are wrong whatever the data are; `fit` does so too.
+
+        For programs that want to know before they read a table.
+        """
+        self._settings()
+        checks.check_count("n_init", self.n_init, 1)
+        checks.check_count("hops", self.hops, 0)
+        if self.batch_size is not None:
+            checks.check_count("batch_size", self.batch_size, 1)
+        self._init_params()
+        self._engine(goes_on=False)
+        return self
+
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 (scikit-learn's)
         """Take one step of stepwise EM with new rows: for streams.
 

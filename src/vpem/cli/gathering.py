@@ -1,0 +1,141 @@
+"""Tables that the commands read: which columns, whose they are, and what was found out about the files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vpem.cli.app import err, plain
+from vpem.reading.dialect import Form
+from vpem.reading.problems import TableError, check_known, unknown
+from vpem.study import read_parties
+
+if TYPE_CHECKING:
+    from vpem import VerticalMixture
+    from vpem.reading import Rows, Source
+
+
+def gather(
+    tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str], form: Form | None = None
+) -> tuple[Rows, Any]:
+    """Rows of one table or of several, and which columns are whose."""
+    from vpem.reading import join, look_at_all, read
+
+    partition: Any = None
+    if parties is not None and len(tables) > 1:
+        raise TableError("expected no --parties with several tables: each file is a party of its own")
+    partition = None if parties is None else read_parties(parties)
+    sources = look_at_all(tables, form)
+    ids = _ids(sources, id_column)
+    ignored = _ignored(sources, ids, ignore)
+    if len(tables) > 1:
+        rows = join(sources, ids, lambda party, name: not ignored & {name, f"{party}.{name}"})
+        partition = rows.parties
+    elif partition is not None:
+        partition = {party: [name for name in own if name not in ignored] for party, own in partition.items()}
+        rows = read(sources[0], id_column=ids, columns=[name for own in partition.values() for name in own])
+    else:
+        rows = read(sources[0], id_column=ids, keep=lambda name: name not in ignored)
+        partition = {name: [name] for name in rows.names}
+    _tell(rows)
+    numbers = {name: number for number, name in enumerate(rows.names)}
+    return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
+
+
+def columns_of(
+    fitted: VerticalMixture, tables: list[Path], id_column: str | None, form: Form | None = None
+) -> tuple[Any, dict[str, list[str]] | None, list[str]]:
+    """The model's columns in its order, as far as the tables have them; the ids; parties that are not there."""
+    from vpem.reading import join, look_at_all, read
+
+    wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
+    if hasattr(fitted, "feature_names_in_"):
+        del fitted.feature_names_in_
+    sources = look_at_all(tables, form)
+    ids = _ids(sources, id_column)
+    if len(tables) > 1:
+        rows = join(sources, ids, lambda party, name: name in wanted or f"{party}.{name}" in wanted)
+    else:
+        own = [name for name in sources[0].names if name not in ids]
+        known = [name for name in own if name in wanted or f"{sources[0].party}.{name}" in wanted]
+        if wanted and not known:
+            check_known(wanted[0], own, f"{tables[0]}: the model's column")
+        rows = read(sources[0], id_column=ids, columns=known if wanted else None)
+    _tell(rows)
+    if not wanted:
+        return rows.values, rows.keys, []
+    place: dict[str, int] = {}
+    for party, own in (rows.parties or {sources[0].party: rows.names}).items():
+        for name in own:
+            place.setdefault(name if name in wanted else f"{party}.{name}", rows.names.index(name))
+    values, absent = np.full((len(rows.values), len(wanted)), np.nan), []
+    missing: list[str] = []
+    for owner, held in fitted.partition_.items():
+        there = [column for column in held if wanted[column] in place]
+        if not there:
+            absent.append(str(owner))
+        for column in held if there else []:
+            text = unknown(wanted[column], list(place), f"the model's column (of {owner})")
+            if text is None:
+                values[:, column] = rows.values[:, place[wanted[column]]]
+            else:
+                missing.append(text)
+    if missing:
+        raise TableError("\n".join(missing))
+    return values, rows.keys, absent
+
+
+def check_choices(**options: tuple[str, Sequence[str]]) -> None:
+    """Raise for options that are none of the words they may be; before any table is read."""
+    wrong = []
+    for option, (given, known) in options.items():
+        text = unknown(given, known, f"expected --{option.replace('_', '-')} to be one of its words:")
+        if text is not None:
+            wrong.append(text)
+    if wrong:
+        raise TableError("\n".join(wrong))
+
+
+def split_names(given: str, known: Sequence[str]) -> list[str]:
+    """Names that commas separate, as in a line of CSV; a known name with a comma in it is one."""
+    if given in known:
+        return [given]
+    return [name.strip() for name in next(csv.reader([given], skipinitialspace=True), []) if name.strip()]
+
+
+def _ids(sources: Sequence[Source], given: str | None) -> list[str]:
+    """Columns that make the id; all tables must have them."""
+    shared = [name for name in sources[0].names if all(name in source.names for source in sources)]
+    if given is not None:
+        every = [name for source in sources for name in source.names]
+        return split_names(given, every)
+    if len(sources) > 1:
+        hint = f" All have {', '.join(shared[:10])}" + (" ..." if len(shared) > 10 else "") if shared else ""
+        raise TableError(f"expected --id with several tables, got none; which column names the rows?{hint}")
+    return []
+
+
+def _ignored(sources: Sequence[Source], ids: Sequence[str], ignore: Sequence[str]) -> set[str]:
+    known = [
+        name
+        for source in sources
+        for column in source.names
+        for name in ((column, f"{source.party}.{column}") if len(sources) > 1 else (column,))
+    ]
+    known = list(dict.fromkeys(known))
+    names = [name for given in ignore for name in split_names(given, known)]
+    what = "--ignore: column" if len(sources) > 1 else f"{sources[0].path}: --ignore: column"
+    wrong = [text for name in names if (text := unknown(name, known, what)) is not None]
+    wrong += [f"expected other columns for --ignore than for --id, got {name!r}" for name in names if name in ids]
+    if wrong:
+        raise TableError("\n".join(wrong))
+    return set(names)
+
+
+def _tell(rows: Rows) -> None:
+    for note in rows.notes:
+        err.print(f"[yellow]note:[/yellow] {plain(note)}", highlight=False)
