@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import vpem
-from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture, VerticalMixture
+from vpem import CollapsedComponentError, Consensus, VerticalGaussianMixture
 from vpem.cli.app import (
     COVARIANCES,
     INTERRUPTED,

@@ -16,10 +16,11 @@ from vpem.reading.dialect import MISSING, THOUSANDS
 Array = NDArray[np.float64]
 
 A_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(inf|infinity|Inf|INF|Infinity)$"
+MONTHS = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 DATES = re.compile(
     r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?"
-    r"|\d{1,2}:\d{2}(:\d{2}.*)?( ?[AaPp][Mm])?|(\d{1,2}[ .-]+)?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-    r"[ .-]+(\d{1,2},? )?\d{2,4}( .*)?",
+    r"|\d{1,2}:\d{2}(:\d{2}.*)?( ?[AaPp][Mm])?"
+    rf"|(\d{{1,2}}[ .-]+)?{MONTHS}[ .-]+(\d{{1,2}},? )?\d{{2,4}}( .*)?",
     re.IGNORECASE,
 )
 FEW_WORDS = 50
@@ -118,8 +119,12 @@ def _no_numbers(texts: Any, wrong: Any) -> Fault:
     if n_different == n_values and n_values > 1:
         return Fault(kind="names", row=row, text=f"{expected}: words, all of them different", may_be_id=True)
     if n_different <= FEW_WORDS:
-        return Fault(kind="words", row=row, text=f"{expected}: words, {n_different} different ones")
+        return Fault(kind="words", row=row, text=f"{expected}: {_how_many(n_different)}")
     return Fault(kind="texts", row=row, text=f"{expected}: free text")
+
+
+def _how_many(n_different: int) -> str:
+    return "always the same word" if n_different == 1 else f"words, {n_different} different ones"
 
 
 def counts_rows(column: Any) -> bool:

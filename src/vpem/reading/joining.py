@@ -86,10 +86,10 @@ class Reader:
         place = party if source is None else str(source.path)
         before = len(self.problems)
         if table.num_rows == 0:
-            self._add(place, f"{place}: expected rows, got none; is it empty but for its names?")
+            self.add(place, f"{place}: expected rows, got none; is it empty but for its names?")
         elif not wanted:
             beside = f" beside {', '.join(map(repr, self.ids))}" if self.ids else ""
-            self._add(place, f"{place}: expected at least one column{beside}, got none")
+            self.add(place, f"{place}: expected at least one column{beside}, got none")
         if len(self.problems) > before:
             return None
         keys = self._keys(table, place) if self.ids else None
@@ -108,7 +108,7 @@ class Reader:
             where = "" if fault.row is None else f", row {fault.row + 1}"
             if fault.row in lines:
                 where = f", line {lines[fault.row]}"
-            self._add(
+            self.add(
                 place,
                 f"{place}{where}, column {name!r}" + (" " if fault.kind == "empty" else ": ") + fault.text,
                 kind=(name, fault.kind),
@@ -123,7 +123,8 @@ class Reader:
             originals = keys if dialect is not None else _tuples(table, self.ids)
         return Part(party, list(wanted), values, keys, originals)
 
-    def _add(self, table: str, text: str, **more: Any) -> None:
+    def add(self, table: str, text: str, **more: Any) -> None:
+        """Note a problem; see `Problem`."""
         self.problems.append(Problem(table=table, text=text, **more))
 
     def _are_known(self, names: Sequence[str], known: Sequence[str], place: str) -> bool:
@@ -131,7 +132,7 @@ class Reader:
         for name in names:
             text = unknown(name, known, f"{place}: the id column" if name in self.ids else f"{place}: column")
             if text is not None:
-                self._add(place, text, kind=(name, "unknown"))
+                self.add(place, text, kind=(name, "unknown"))
         return len(self.problems) == before
 
     def _note_form(self, source: Source) -> None:
@@ -140,7 +141,7 @@ class Reader:
             self.notes.append((str(source.path), ", ".join(source.dialect.notes)))
         if source.dialect.doubt:
             text, remedy = f"{source.path}: {source.dialect.doubt}", "say it with --decimal , or --decimal ."
-            self._add(str(source.path), text, kind=("", "doubt"), remedy=remedy)
+            self.add(str(source.path), text, kind=("", "doubt"), remedy=remedy)
 
     def _without_index(self, source: Source, table: Any, wanted: list[str]) -> list[str]:
         """All columns but one without a name that numbers the rows, and those with neither name nor values."""
@@ -159,7 +160,7 @@ class Reader:
                     else f"{place}: expected rows, got none"
                 )
                 remedy = f"an id: --id {index}; not wanted: --ignore {index}; a column of numbers: give it a name"
-                self._add(place, text, kind=(index, "unnamed"), remedy=remedy)
+                self.add(place, text, kind=(index, "unnamed"), remedy=remedy)
         empty = [
             name for name in wanted if name in source.unnamed and table.column(name).null_count == table.num_rows
         ]
@@ -171,26 +172,26 @@ class Reader:
             found = to_texts(table.column(name))
             if isinstance(found, str):
                 text = f"{place}: expected texts or numbers in the id column {name!r}, got {found}"
-                self._add(place, text)
+                self.add(place, text)
             elif None in found:
                 row, many = found.index(None) + 1, found.count(None)
                 more = f" (and in {many - 1} more rows)" if many > 1 else ""
-                self._add(place, f"{place}, row {row}: expected an id in column {name!r}, got nothing{more}")
+                self.add(place, f"{place}, row {row}: expected an id in column {name!r}, got nothing{more}")
             columns.append(found)
         if any(isinstance(found, str) or None in found for found in columns):
             return None
-        keys: list[Key] = list(zip(*columns, strict=True))  # type: ignore[arg-type]
+        keys: list[Key] = list(zip(*columns, strict=True))
         count = Counter(keys)
         if len(count) < len(keys):
-            key, times = count.most_common(1)[0]
+            key = count.most_common(1)[0][0]
             first = keys.index(key)
-            rows = f"{first + 1} and {keys.index(key, first + 1) + 1}"
+            places = f"{first + 1} and {keys.index(key, first + 1) + 1}"
             names = ", ".join(map(repr, self.ids))
-            more = sum(times - 1 for times in count.values())
-            self._add(
+            n_more = len(keys) - len(count)
+            self.add(
                 place,
-                f"{place}: expected every id in column {names} once, got {spell(key)!r} in rows {rows}"
-                + (f"; {more:,} rows in all repeat an id" if more > 1 else ""),
+                f"{place}: expected every id in column {names} once, got {spell(key)!r} in rows {places}"
+                + (f"; {n_more:,} rows in all repeat an id" if n_more > 1 else ""),
                 remedy="keep one row of each id, add them up first, or name more columns of which an id consists",
             )
             return None
@@ -307,8 +308,8 @@ def _check_overlap(parts: Sequence[Part], reader: Reader) -> None:
         names = ", ".join(map(repr, reader.ids))
         one, other = ((part.party, spell((part.keys or [()])[0])) for part in parts[:2])
         text = (
-            f"expected ids in column {names} that two tables have, got none in common; compare their spelling, such as "
-            f"{one[1]!r} of {one[0]} and {other[1]!r} of {other[0]}"
+            f"expected ids in column {names} that two tables have, got none in common; compare their spelling, "
+            f"such as {one[1]!r} of {one[0]} and {other[1]!r} of {other[0]}"
         )
         reader.problems.append(Problem(table=names, text=text))
         return

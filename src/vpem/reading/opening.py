@@ -180,7 +180,8 @@ def _read_text(
 
 def lines_of(source: Source, rows: set[int]) -> dict[int, int]:
     """Numbers of the lines, from 1, on which some rows, from 0, end; of text files only."""
-    dialect, found = source.dialect, {}
+    dialect = source.dialect
+    found: dict[int, int] = {}
     if dialect is None or not rows:
         return found
     name = "utf-8-sig" if codecs.lookup(dialect.encoding).name == "utf-8" else dialect.encoding

@@ -52,7 +52,7 @@ def _in_shell(text: str) -> str:
 
 
 PROGRAM = Words()
-PYTHON = Words("ignore={}", "on={}", quoted=True)
+PYTHON = Words("vpem.tables.join(..., ignore={})", "on={}", quoted=True)
 
 
 def complain(problems: Sequence[Problem], words: Words = PROGRAM) -> None:
