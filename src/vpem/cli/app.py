@@ -51,7 +51,8 @@ def plainly(command: Callable[..., None]) -> Callable[..., None]:
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
             if state["debug"]:
                 raise
-            err.print(f"[bold red]error:[/bold red] {plain(str(error) or type(error).__name__)}", highlight=False)
+            text = plain(str(error) or type(error).__name__)
+            err.print(f"[bold red]error:[/bold red] {text}", highlight=False, soft_wrap=True)  # to copy remedies from
             raise typer.Exit(1) from None
 
     return run

@@ -11,7 +11,7 @@ import numpy as np
 
 from vpem.cli.app import err, plain
 from vpem.reading.dialect import Form
-from vpem.reading.problems import TableError, check_known, unknown
+from vpem.reading.problems import MOST_SHOWN, TableError, check_known, unknown
 from vpem.study import read_parties
 
 if TYPE_CHECKING:
@@ -25,13 +25,11 @@ def gather(
     """Rows of one table or of several, and which columns are whose."""
     from vpem.reading import join, look_at_all, read
 
-    partition: Any = None
     if parties is not None and len(tables) > 1:
         raise TableError("expected no --parties with several tables: each file is a party of its own")
-    partition = None if parties is None else read_parties(parties)
+    partition: Any = None if parties is None else read_parties(parties)
     sources = look_at_all(tables, form)
-    ids = _ids(sources, id_column)
-    ignored = _ignored(sources, ids, ignore)
+    ids, ignored = _names(sources, id_column, ignore)
     if len(tables) > 1:
         rows = join(sources, ids, lambda party, name: not ignored & {name, f"{party}.{name}"})
         partition = rows.parties
@@ -56,7 +54,7 @@ def columns_of(
     if hasattr(fitted, "feature_names_in_"):
         del fitted.feature_names_in_
     sources = look_at_all(tables, form)
-    ids = _ids(sources, id_column)
+    ids, _ = _names(sources, id_column)
     if len(tables) > 1:
         rows = join(sources, ids, lambda party, name: name in wanted or f"{party}.{name}" in wanted)
     else:
@@ -107,33 +105,29 @@ def split_names(given: str, known: Sequence[str]) -> list[str]:
     return [name.strip() for name in next(csv.reader([given], skipinitialspace=True), []) if name.strip()]
 
 
-def _ids(sources: Sequence[Source], given: str | None) -> list[str]:
-    """Columns that make the id; all tables must have them."""
-    shared = [name for name in sources[0].names if all(name in source.names for source in sources)]
-    if given is not None:
-        every = [name for source in sources for name in source.names]
-        return split_names(given, every)
-    if len(sources) > 1:
-        hint = f" All have {', '.join(shared[:10])}" + (" ..." if len(shared) > 10 else "") if shared else ""
+def _names(
+    sources: Sequence[Source], id_column: str | None, ignore: Sequence[str] = ()
+) -> tuple[list[str], set[str]]:
+    """Columns that make the id, and those to leave out; all that is wrong with either is in one message."""
+    every = list(dict.fromkeys(name for source in sources for name in source.names))
+    if id_column is None and len(sources) > 1:
+        shared = [name for name in every if all(name in source.names for source in sources)]
+        hint = f" All have {', '.join(shared[:10])}{' ...' if len(shared) > 10 else ''}" if shared else ""
         raise TableError(f"expected --id with several tables, got none; which column names the rows?{hint}")
-    return []
-
-
-def _ignored(sources: Sequence[Source], ids: Sequence[str], ignore: Sequence[str]) -> set[str]:
-    known = [
-        name
-        for source in sources
-        for column in source.names
-        for name in ((column, f"{source.party}.{column}") if len(sources) > 1 else (column,))
-    ]
-    known = list(dict.fromkeys(known))
-    names = [name for given in ignore for name in split_names(given, known)]
-    what = "--ignore: column" if len(sources) > 1 else f"{sources[0].path}: --ignore: column"
-    wrong = [text for name in names if (text := unknown(name, known, what)) is not None]
-    wrong += [f"expected other columns for --ignore than for --id, got {name!r}" for name in names if name in ids]
-    if wrong:
-        raise TableError("\n".join(wrong))
-    return set(names)
+    ids = [] if id_column is None else split_names(id_column, every)
+    wrong = [unknown(name, source.names, f"{source.path}: --id: column") for name in ids for source in sources]
+    of_parties = [f"{source.party}.{name}" for source in sources for name in source.names] if len(sources) > 1 else []
+    known = [name for name in every if name not in ids] + of_parties
+    ignored = [name for given in ignore for name in split_names(given, [*every, *of_parties])]
+    for name in ignored:
+        if name in ids:
+            wrong.append(f"expected other columns for --ignore than for --id, got {name!r}")
+        else:
+            wrong.append(unknown(name, known, "--ignore: column"))
+    texts = [text for text in wrong if text is not None]
+    if texts:
+        raise TableError("\n".join(texts[:MOST_SHOWN]))
+    return ids, set(ignored)
 
 
 def _tell(rows: Rows) -> None:

@@ -83,7 +83,7 @@ class FittingMixture(FittedMixture):
         ----------
         X : array-like of shape (n_samples, n_features), or dict
             All parties' columns; numpy, pandas or polars. Or party to its own table, joined as `vpem.tables.join`
-            does; the parties are then the partition. All methods take such dicts too, in which a party may be missing.
+            does: the parties are then the partition. All methods take such dicts too; a party may be missing there.
         y : ignored
         on : str or sequence of str, optional
             With a dict: the columns that every table has and that name its rows. The results' rows are in the order

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from vpem.reading.dialect import Form
-from vpem.reading.joining import Part, Reader, Rows, as_names, join_parts
+from vpem.reading.joining import Rows, as_names, join_parts
 from vpem.reading.opening import look
 from vpem.reading.problems import PYTHON, TableError, complain, unknown
+from vpem.reading.taking import Part, Reader
 
 
 def join_frames(
@@ -34,12 +35,12 @@ def join_frames(
     form : Form, optional
         How files are written, as far as it is not to be found out.
     """
-    reader = Reader(as_names(on), [], [])
+    reader = Reader(as_names(on), [], [], PYTHON)
     if not reader.ids:
         raise TableError("expected on= to name at least one column, got none")
     parts = [_part(reader, str(party), table, keep, form) for party, table in tables.items()]
     complain(reader.problems, PYTHON)
-    return join_parts([part for part in parts if part is not None], reader, PYTHON)
+    return join_parts([part for part in parts if part is not None], reader)
 
 
 def _part(reader: Reader, party: str, table: Any, keep: Callable[[str, str], bool], form: Form | None) -> Part | None:

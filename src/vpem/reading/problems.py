@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 MOST_SHOWN = 12
 """Problems that are told one by one."""
@@ -85,7 +86,7 @@ def _sentence(group: list[Problem]) -> str:
     others = list(dict.fromkeys(problem.table for problem in group[1:] if problem.table != group[0].table))
     if not others:
         return group[0].text
-    names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+    names = ", ".join(Path(name).name for name in others[:3]) + (", ..." if len(others) > 3 else "")
     return f"{group[0].text} (the same in {len(others)} more: {names})"
 
 
