@@ -192,6 +192,31 @@ def test_a_comma_that_may_stand_between_thousands_is_asked_about(tmp_path):
     assert read(path).values[:, 0].tolist() == [1.234, 0.345]
 
 
+def test_one_column_with_decimal_commas_is_asked_about(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("x\n1,5\n2,5\n3,25\n")  # or rows' names and one column, as R's write.table(sep = ",") has them
+    with pytest.raises(TableError, match=r"one name and '1,5': is the comma a decimal mark\?"):
+        read(path)
+    assert read(path, form=Form(decimal=",")).values[:, 0].tolist() == [1.5, 2.5, 3.25]
+    assert read(path, form=Form(separator=",")).values[:, 0].tolist() == [5, 5, 25]
+    path.write_text('x,y\n"1,5","2"\n"2,5","3"\n')
+    with pytest.raises(TableError, match="for decimal commas, --decimal ,"):
+        read(path)
+    assert read(path, form=Form(decimal=",")).values.tolist() == [[1.5, 2], [2.5, 3]]
+
+
+def test_true_and_false_and_columns_without_a_name_are_noted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("x,,yes\n1.5,2,TRUE\n2,3,FALSE\n")
+    rows = read(path)
+    assert rows.names == ["x", "column_1", "yes"]
+    assert rows.values.tolist() == [[1.5, 2, 1], [2, 3, 0]]
+    assert rows.notes == [
+        "table.csv: a column without a name is called column_1",
+        "table.csv: column 'yes' is true or false: taken as 1 and 0",
+    ]
+
+
 def test_what_shows_only_behind_the_beginning_of_a_file(tmp_path):
     n_rows = 60_000
     path = tmp_path / "table.csv"
@@ -200,7 +225,9 @@ def test_what_shows_only_behind_the_beginning_of_a_file(tmp_path):
     rows = read(path, id_column=None, keep=lambda name: name != "name")
     assert rows.values[-1].tolist() == [1.5, 2.0]
     path.write_bytes("".join(["a,name\n", *(f"{n},n{n}\n" for n in range(n_rows)), "7,größe\n"]).encode("latin-1"))
-    assert read(path, id_column="name").ids[-1] == "größe"
+    rows = read(path, id_column="name")
+    assert rows.ids[-1] == "größe"
+    assert "read as Windows-1252" in rows.notes[0]
     path.write_text("".join(["a,name\n", *(f"{n},n{n}\n" for n in range(n_rows)), '7,"two\nlines"\n', "8,last\n"]))
     assert read(path, id_column="name").ids[-2:] == ["two\nlines", "last"]
     path.write_text("".join(["a\n", *["1\n"] * n_rows, "oops\n"]))

@@ -41,7 +41,7 @@ class Form:
     def __post_init__(self) -> None:
         separator = {"tab": "\t", r"\t": "\t", "space": " "}.get(self.separator or "", self.separator)
         object.__setattr__(self, "separator", separator)
-        if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
+        if separator is not None and (len(separator) != 1 or separator in '"\r\n' or not separator.isascii()):
             raise TableError(f"expected one character as separator, such as ; or , or tab, got {self.separator!r}")
         if self.decimal not in (None, ".", ","):
             raise TableError(f"expected . or , as decimal mark, got {self.decimal!r}")
@@ -97,7 +97,7 @@ def sniff(head: bytes, form: Form | None = None, *, is_whole: bool = True) -> Di
     encoding = form.encoding or _encoding(head)
     text = _decode(head, encoding)
     text, told, n_before = _told_by_excel(text)
-    separator = form.separator or told or _separator(text, is_whole)
+    separator = form.separator or told or _separator(text, is_whole, form.decimal)
     records, n_lines = _records(text, separator, is_whole)
     if not records:
         raise TableError("expected a table, got a file that is empty or has no whole line")
@@ -105,6 +105,9 @@ def sniff(head: bytes, form: Form | None = None, *, is_whole: bool = True) -> Di
     has_header = _is_header(first, rest) if form.header is None else form.header
     decimal, doubt = _decimal(rest if has_header else records, separator, form)
     given = _complete(first, rest) if has_header else [""] * len(first)
+    if not doubt and form.separator is None and separator == "," and len(first) == 1 and len(given) == 2:
+        shown = ",".join(rest[0])
+        doubt = f"expected as many names as values, got one name and {shown!r}: is the comma a decimal mark?"
     names, unnamed = _names(given, has_header)
     is_index = has_header and (given[0].strip() == "" or given[0].startswith("Unnamed: 0")) and len(given) > 1
     notes = [] if form.encoding or encoding == "utf-8" else [f"read as {_spoken(encoding)}"]
@@ -184,8 +187,9 @@ def _records(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]]
     return records, lines
 
 
-def _separator(text: str, is_whole: bool) -> str:
-    best, best_share = ",", 0.0
+def _separator(text: str, is_whole: bool, decimal: str | None) -> str:
+    """The one that cuts most lines into the same number of fields, and the names into as many, or one less (R)."""
+    best, best_share = ";" if decimal == "," else ",", 0.0
     for separator in SEPARATORS:
         counts = [len(record) for record in _records(text, separator, is_whole)[0]]
         if not counts:
@@ -194,6 +198,8 @@ def _separator(text: str, is_whole: bool) -> str:
         width = max(body, key=lambda size: (body[size], size))
         if width < 2 or counts[0] not in (width, width - 1):
             continue
+        if separator == decimal and counts[0] != width:
+            continue  # one column of numbers with decimal marks
         share = body[width] / body.total()
         if separator == " " and (share < 1 or best_share > 0):
             continue

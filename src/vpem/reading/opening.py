@@ -7,6 +7,7 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,9 @@ def _open(path: Path, packing: str | None) -> Any:
     return stream if packing is None else pa.CompressedInputStream(stream, packing)
 
 
-def read_arrow(source: Source, columns: Sequence[str], texts: Sequence[str] = ()) -> tuple[Any, list[Problem]]:
+def read_arrow(
+    source: Source, columns: Sequence[str], texts: Sequence[str], notes: list[tuple[str, str]]
+) -> tuple[Any, list[Problem]]:
     """Some columns of a file as an Arrow table, those in `texts` as they are written; and what is wrong with it."""
     problems: list[Problem] = []
     try:
@@ -135,6 +138,7 @@ def read_arrow(source: Source, columns: Sequence[str], texts: Sequence[str] = ()
                 raise
             other = replace(source.dialect, encoding="cp1252")  # told apart only behind the beginning
             table = _read_text(source, other, columns, texts, problems)
+            notes.append((str(source.path), "read as Windows-1252 (Latin), as it is not UTF-8"))
         return table, problems
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
         text = f"{source.path}: expected a table, got a file that cannot be read: {error}"
@@ -191,14 +195,15 @@ def lines_of(source: Source, rows: set[int]) -> dict[int, int]:
             text.readline()
         number, last = 0, max(rows)
         reader = csv.reader(text, delimiter=dialect.separator)
-        for record in reader:
-            if len(record) != len(dialect.names):
-                continue
-            if number in rows:
-                found[number] = dialect.skipped_lines + reader.line_num
-            if number == last:
-                break
-            number += 1
+        with suppress(csv.Error):  # of values too long for it; the row's number will do
+            for record in reader:
+                if len(record) != len(dialect.names):
+                    continue
+                if number in rows:
+                    found[number] = dialect.skipped_lines + reader.line_num
+                if number == last:
+                    break
+                number += 1
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from vpem.reading.columns import Fault, counts_rows, to_numbers, to_texts
@@ -51,7 +52,7 @@ class Reader:
         )
         if not self._are_known([*self.ids, *wanted], source.names, str(source.path)):
             return None
-        table, problems = read_arrow(source, [*self.ids, *wanted], self.ids)
+        table, problems = read_arrow(source, [*self.ids, *wanted], self.ids, self.notes)
         self.problems.extend(problems)
         if source.dialect is not None:
             self._note_form(source)
@@ -82,6 +83,8 @@ class Reader:
                 faults[name] = found
                 continue
             values[:, number] = found
+            if pa.types.is_boolean(table.column(name).type):
+                self.notes.append((place, f"column {name!r} is true or false: taken as 1 and 0"))
             if len(found) >= MANY and counts_rows(found):
                 note = f"column {name!r} counts the rows, {found[0]:.0f}, {found[1]:.0f}, ...: is it a measurement?"
                 self.notes.append((place, f"{note} (else: {self.words.ignoring([name])})"))
@@ -136,17 +139,19 @@ class Reader:
             wanted.remove(index)
             numbers = to_numbers(table.column(index))
             if isinstance(numbers, np.ndarray) and counts_rows(numbers):
-                self.notes.append(
-                    (place, f"the first column has no name and counts the rows: left out (else: --id {index})")
-                )
+                note = "the first column has no name and counts the rows: left out"
+                self.notes.append((place, f"{note} (else: {self.words.naming(index)})"))
             else:
                 begins = f"got none for the first, which begins with {table.column(index)[0]}"
                 text = f"{place}: expected a name for every column, {begins}"
-                remedy = f"an id: --id {index}; not wanted: --ignore {index}; a column of numbers: give it a name"
+                uses = f"an id: {self.words.naming(index)}; not wanted: {self.words.ignoring([index])}"
+                remedy = f"{uses}; a column of numbers: give it a name"
                 self.add(place, text, kind=(index, "unnamed"), remedy=remedy)
-        empty = [
-            name for name in wanted if name in source.unnamed and table.column(name).null_count == table.num_rows
-        ]
+        unnamed = [name for name in wanted if name in source.unnamed]
+        empty = {name for name in unnamed if table.column(name).null_count == table.num_rows}
+        self.notes.extend(
+            (place, f"a column without a name is called {name}") for name in unnamed if name not in empty
+        )
         return [name for name in wanted if name not in empty]
 
     def _keys(self, table: Any, place: str) -> list[Key] | None:
