@@ -154,6 +154,16 @@ def test_options_are_checked_before_tables_are_read(options, message):
     assert "found none" not in said
 
 
+def test_links_are_checked_before_rows_are_read(folder):
+    FRAME.assign(name="x").to_csv("bank.csv", index=False)
+    (folder / "links.txt").write_text("income, debt\ndebt, visit\n")
+    said = vpem_says("fit", "bank.csv", "-k", 2, "--graph", "links.txt", code=1)
+    assert "line 2: party 'visit' is not there; did you mean 'visits'?" in said
+    FRAME.to_csv("table.csv")  # the index is no party
+    (folder / "links.txt").write_text("income, debt\ndebt, visits\nvisits, spent\n")
+    assert "4 parties" in vpem_says("fit", "table.csv", "-k", 2, "--graph", "links.txt")
+
+
 def test_words_of_options_are_those_of_the_library():
     assert set(COVARIANCES) == set(STRUCTURES)
 

@@ -129,7 +129,7 @@ def fit(
         shrinkage=amount,
         random_state=seed,
     ).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form)
+    rows, partition = gather(tables, id_column, parties, ignore, form, lambda names: read_graph(graph, names))
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     interrupted = fit_model(model, rows)
     vpem.save(model, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 
 def gather(
-    tables: list[Path], id_column: str | None, parties: Path | None, ignore: list[str], form: Form | None = None
+    tables: list[Path],
+    id_column: str | None,
+    parties: Path | None,
+    ignore: list[str],
+    form: Form | None = None,
+    check: Callable[[list[str]], object] = lambda _: None,
 ) -> tuple[Rows, Any]:
-    """Rows of one table or of several, and which columns are whose."""
+    """Rows of one table or of several, and which columns are whose; `check` sees the parties before rows are read."""
     from vpem.reading import join, look_at_all, read
 
     if parties is not None and len(tables) > 1:
@@ -30,6 +35,10 @@ def gather(
     partition: Any = None if parties is None else read_parties(parties)
     sources = look_at_all(tables, form)
     ids, ignored = _names(sources, id_column, ignore)
+    if partition is not None or len(tables) > 1:
+        check([source.party for source in sources] if partition is None else list(partition))
+    elif sources[0].index is None:  # or else the columns, which are the parties, are known only then
+        check([name for name in sources[0].names if name not in ids and name not in ignored])
     if len(tables) > 1:
         rows = join(sources, ids, lambda party, name: not ignored & {name, f"{party}.{name}"})
         partition = rows.parties
