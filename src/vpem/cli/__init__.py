@@ -1,6 +1,6 @@
 """The program `vpem`: arguments to calls of the library, nothing else."""
 
-from vpem.cli import explaining, fitting, showing
+from vpem.cli import fitting, explaining, showing  # isort: skip (the order of the commands)
 from vpem.cli.app import app
 
 

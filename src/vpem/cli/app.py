@@ -30,6 +30,7 @@ NOT_TRUSTED = 3
 EXTRAS = {"matplotlib": "figures", "pooch": "datasets"}
 """Which extra brings what may be missing."""
 PICTURES = (".png", ".svg", ".pdf")
+COVARIANCES = ("full", "tied", "diag", "spherical")
 
 
 def plainly(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,7 +52,8 @@ def plainly(command: Callable[..., None]) -> Callable[..., None]:
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
             if state["debug"]:
                 raise
-            err.print(f"[bold red]error:[/bold red] {plain(str(error) or type(error).__name__)}", highlight=False)
+            text = plain(str(error) or type(error).__name__)
+            err.print(f"[bold red]error:[/bold red] {text}", highlight=False, soft_wrap=True)  # to copy remedies from
             raise typer.Exit(1) from None
 
     return run
@@ -95,14 +97,33 @@ def common(
 
 # Arguments that several commands have
 
-Tables = Annotated[list[Path], typer.Argument(help="CSV or Parquet; several tables, one per party, with --id.")]
-Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, by which tables are joined.")]
+Tables = Annotated[
+    list[Path],
+    typer.Argument(help="CSV (however separated, also .gz or .zst) or Parquet; several, one per party, with --id."),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id", help="Column that names the rows, by which tables are joined; or several, as year,month,day."
+    ),
+]
 Parties = Annotated[Path | None, typer.Option(help="TOML file: a table [parties], each with a list of its columns.")]
-Ignore = Annotated[list[str], typer.Option(help="Column to leave out; may be given several times.")]
+Ignore = Annotated[list[str], typer.Option(help="Columns to leave out, as name,station; may be given several times.")]
 Label = Annotated[
     str | None,
     typer.Option(help="Column of known classes: left out of the fit, and compared with the components afterwards."),
 ]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Whether the first line of a CSV file has names.", show_default="found out"
+    ),
+]
+Separator = Annotated[
+    str | None, typer.Option(help="Between the values of a CSV file: , ; | or tab.", show_default="found out")
+]
+Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV file: . or ,", show_default="found out")]
+Encoding = Annotated[str | None, typer.Option(help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")]
 Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
 Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
 Rounds = Annotated[

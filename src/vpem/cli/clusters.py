@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
 
-from vpem import VerticalMixture
 from vpem.cli.app import out, plain, say
 from vpem.cli.labels import Classes
-from vpem.meaning import Certainty, Profile, as_count, entropy, short_number
-from vpem.reading import Rows
+from vpem.words import as_count, short_number
+
+if TYPE_CHECKING:
+    from vpem import VerticalMixture
+    from vpem.meaning import Certainty, Profile
+    from vpem.reading import Rows
 
 MOST_CLASSES = 20
 """Classes in a table; the largest ones."""
@@ -26,6 +29,8 @@ def describe_clusters(model: VerticalMixture, top: int) -> None:
 
     A table with a column for each component, if the terminal has room for it, and else a list for each component.
     """
+    from vpem.meaning import entropy
+
     found, nats = model._profile(), [one.nats for one in model._column_information()]
     names = model._column_names()
     order = sorted(range(len(names)), key=lambda column: -nats[column])[:top]
@@ -78,7 +83,11 @@ def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes) -> Non
     """Known classes against the components of the fit, for rows that have both."""
     from vpem.metrics import compare_labels
 
-    known = [classes.get(one) for one in rows.ids or ()] if isinstance(classes, dict) else classes
+    known = (
+        [classes.get(one) for one in zip(*(rows.keys or {}).values(), strict=True)]
+        if isinstance(classes, dict)
+        else classes
+    )
     is_there = ~np.isnan(rows.values).all(axis=1) & np.array([one is not None for one in known])
     if not is_there.any():
         say("label: no row with a class has any value")
@@ -122,11 +131,11 @@ def describe_certainty(found: Certainty) -> None:
     say(f"{line}; expected to be confused: {', '.join(pairs)}" if pairs else line)
 
 
-def describe_unusual(found: dict[str, Any], names: list[str], ids: list[str] | None) -> None:
+def describe_unusual(found: dict[str, Any], names: list[str], ids: dict[str, list[str]] | None) -> None:
     """Rows that fit badly: their ids, or else their numbers, counted from 1."""
     table = Table("row", "as bad or worse", "log-density", "component", "column", "its distance", box=None)
     for place, row in enumerate(found["row"]):
-        name = f"{row + 1:,}" if ids is None else ids[row]
+        name = f"{row + 1:,}" if ids is None else " ".join(texts[row] for texts in ids.values())
         told = f"1 in {1 / found['tail_probability'][place]:,.0f}", f"{found['log_density'][place]:.2f}"
         column, distance = names[int(found["column"][place])], f"{found['distance'][place]:+.1f} deviations"
         table.add_row(*map(plain, (name, *told, str(found["component"][place]), column, distance)))

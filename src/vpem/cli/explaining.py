@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
 import vpem
-from vpem import VerticalMixture
-from vpem.cli.app import Id, Tables, app, err, free_name, out, plain, plainly, say
-from vpem.cli.fitting import columns_of
+from vpem.cli.app import (
+    Decimal,
+    Encoding,
+    Header,
+    Id,
+    Separator,
+    Tables,
+    app,
+    err,
+    free_name,
+    out,
+    plain,
+    plainly,
+    say,
+)
+from vpem.cli.gathering import columns_of
 from vpem.cli.summary import count
 from vpem.files import check_outputs
-from vpem.meaning import Comparison, as_bytes, compare_models
-from vpem.reading import TABLES, TableError, column_names, write
+from vpem.reading import TABLES, Form, TableError, write
+from vpem.words import as_bytes
+
+if TYPE_CHECKING:
+    from vpem import VerticalMixture
+    from vpem.meaning import Comparison
 
 
 @app.command()
@@ -26,6 +43,10 @@ def impute(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
     tables: Tables,
     id_column: Id = None,
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     deviations: Annotated[
         bool, typer.Option("--deviations", help="Add columns of how far off values may be.")
     ] = False,
@@ -38,13 +59,14 @@ def impute(
     Example: `vpem impute model.vpem people.csv --id person --deviations -o imputed.csv`
     """
     check_outputs([output], [model, *tables], endings=TABLES)
+    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     fitted = vpem.load(model)
     names = fitted._column_names()
-    values, ids, absent = columns_of(fitted, tables, id_column)
+    values, ids, absent = columns_of(fitted, tables, id_column, form)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values are filled in"))
     filled, spread = fitted.impute(values, return_std=True)
-    columns: dict[str, Any] = {} if ids is None else {free_name(str(id_column), names): ids}
+    columns: dict[str, Any] = {free_name(name, names): texts for name, texts in (ids or {}).items()}
     columns |= {name: filled[:, place] for place, name in enumerate(names)}
     if deviations:
         taken = list(columns)
@@ -59,6 +81,10 @@ def impute(
 def compare(
     paths: Annotated[list[Path], typer.Argument(help="Models that vpem fit wrote, then tables with their columns.")],
     id_column: Id = None,
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
 ) -> None:
     """Compare models side by side; with tables, on the same rows.
 
@@ -67,11 +93,14 @@ def compare(
 
     Example: `vpem compare star.vpem ring.vpem people.csv`
     """
+    from vpem.meaning import compare_models
+
+    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     files, tables = _divide(paths)
     stems = [path.stem for path in files]
     names = stems if len(set(stems)) == len(stems) else list(map(str, files))
     models = dict(zip(names, (vpem.load(path) for path in files), strict=True))
-    found = compare_models(models, _same_rows(models, tables, id_column) if tables else None)
+    found = compare_models(models, _same_rows(models, tables, id_column, form) if tables else None)
     _print_facts(found)
     if found.agreement is not None:
         say(f"\nagreement of the labels of {count(found.n_rows, 'row')} (adjusted Rand index)")
@@ -97,20 +126,25 @@ def _divide(paths: list[Path]) -> tuple[list[Path], list[Path]]:
     return list(dict.fromkeys(models)), [path for path, model in zip(paths, is_model, strict=True) if not model]
 
 
-def _same_rows(models: dict[str, VerticalMixture], tables: list[Path], id_column: str | None) -> list[Any]:
+def _same_rows(
+    models: dict[str, VerticalMixture], tables: list[Path], id_column: str | None, form: Form
+) -> list[Any]:
     """For each model its columns of the rows that all have; in the same order."""
-    parts = []
+    from vpem.reading import look_at_all
+
+    sources, parts = look_at_all(tables, form), []
+    told: set[str] = set()
     for model in models.values():
         wanted, names = set(model._column_names()), getattr(model, "feature_names_in_", None)
         own = [
-            path
-            for path in tables
-            if len(tables) == 1 or any({name, f"{path.stem}.{name}"} & wanted for name in column_names(path))
+            source.path
+            for source in sources
+            if len(tables) == 1 or any({name, f"{source.party}.{name}"} & wanted for name in source.names)
         ]
-        values, ids, _ = columns_of(model, own or tables, id_column)
+        values, ids, _ = columns_of(model, own or tables, id_column, form, told)
         if names is not None:
             model.feature_names_in_ = names
-        parts.append((values, ids))
+        parts.append((values, None if ids is None else list(zip(*ids.values(), strict=True))))
     if any(ids is None for _, ids in parts):
         return [values for values, _ in parts]
     places = [{one: number for number, one in enumerate(ids or ())} for _, ids in parts]

@@ -20,7 +20,6 @@ from vpem.cli.summary import describe
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, write
 from vpem.study import read_parties
-from vpem.verdict import colour
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -79,6 +78,8 @@ def show(
     fitted = vpem.load(model)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", range(fitted.n_features_in_))]
     if as_json:
+        from vpem.verdict import colour
+
         content = {
             "components": len(fitted.weights_),
             "weights": fitted.weights_.tolist(),

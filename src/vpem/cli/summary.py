@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from vpem.cli.app import out, plain
-from vpem.verdict import Finding, colour
 from vpem.words import as_bytes
 from vpem.words import as_count as count
 
@@ -22,11 +21,13 @@ HEADINGS = {
 }
 
 if TYPE_CHECKING:
-    from vpem import VerticalMixture
+    from vpem import Finding, VerticalMixture
 
 
 def describe(model: VerticalMixture) -> None:
     """What a fit came to, what it would have sent, who sees what."""
+    from vpem.verdict import colour
+
     traffic, hubs = model.traffic_, model.hubs_
     certificate = getattr(model, "certificate_", None)
     end = "converged" if model.converged_ else "ended"

@@ -20,6 +20,7 @@ from vpem.core.network.parties import Network, assign_columns, make_network
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
+from vpem.estimators.joined import arrange
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -67,6 +68,8 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
 
     Sets, or compares with, `n_features_in_` and `feature_names_in_`.
     """
+    if not reset:
+        X = arrange(estimator, X)
     if not getattr(X, "streams_rows", False):
         table: Table = validate_data(
             estimator,

@@ -25,6 +25,7 @@ from vpem.core.rows import Table
 from vpem.core.settings import STARTS, Agreement, Settings
 from vpem.estimators import checks, judging
 from vpem.estimators.fitted import FittedMixture
+from vpem.estimators.joined import Data, join_to_fit
 from vpem.estimators.progress import Progress
 from vpem.estimators.units import Units, find_units
 from vpem.simulation import fit as simulated
@@ -71,24 +72,55 @@ class FittingMixture(FittedMixture):
     _seed: int
     _last_lower_bounds: Array | None
     _stream: Stream | None
+    _held: dict[str, list[str]] | None = None
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 (scikit-learn's signature)
+    def fit(
+        self,
+        X: Data,
+        y: object = None,  # noqa: ARG002 (scikit-learn's signature)
+        *,
+        on: str | Sequence[str] | None = None,
+    ) -> Self:
         """Fit the mixture.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            All parties' columns; numpy, pandas or polars.
+        X : array-like of shape (n_samples, n_features), or dict
+            All parties' columns; numpy, pandas or polars. Or party to its own table, joined as `vpem.tables.join`
+            does: the parties are then the partition. All methods take such dicts too; a party may be missing there.
         y : ignored
+        on : str or sequence of str, optional
+            With a dict: the columns that every table has and that name its rows. The results' rows are in the order
+            of ``vpem.tables.join(X, on).ids``.
 
         Returns
         -------
         self
         """
         with checks.unchanged_on_error(self), one_blas_thread():
-            return self._fit(X)
+            return self._fit(join_to_fit(self, X, on))
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 (scikit-learn's)
+    def check_arguments(self) -> Self:
+        """Raise for arguments that are wrong whatever the data are; `fit` does so too.
+
+        For programs that want to know before they read a table.
+        """
+        self._settings()
+        checks.check_count("n_init", self.n_init, 1)
+        checks.check_count("hops", self.hops, 0)
+        if self.batch_size is not None:
+            checks.check_count("batch_size", self.batch_size, 1)
+        self._init_params()
+        self._engine(goes_on=False)
+        return self
+
+    def partial_fit(
+        self,
+        X: Data,
+        y: object = None,  # noqa: ARG002 (scikit-learn's signature)
+        *,
+        on: str | Sequence[str] | None = None,
+    ) -> Self:
         """Take one step of stepwise EM with new rows: for streams.
 
         The first call starts from its rows, as `fit` would; at the t-th call the new rows count for ``t ** -0.7`` and
@@ -97,19 +129,21 @@ class FittingMixture(FittedMixture):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            New rows of the same columns; the first time at least `n_components`.
+            New rows of the same columns; the first time at least `n_components`. Or a dict of tables, as for `fit`.
         y : ignored
+        on : str or sequence of str, optional
+            As for `fit`; needed in the first call only.
 
         Returns
         -------
         self
         """
         with checks.unchanged_on_error(self), one_blas_thread():
-            return self._partial_fit(X)
+            return self._partial_fit(join_to_fit(self, X, on))
 
-    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
+    def fit_predict(self, X: Data, y: object = None, *, on: str | Sequence[str] | None = None) -> NDArray[np.intp]:
         """Fit, and return the label of each row."""
-        return self.fit(X, y).predict(X)
+        return self.fit(X, y, on=on).predict(X)
 
     def about_the_sum(self, n_features: int) -> list[Finding]:
         """What can be said of the network's sum before a fit: findings as in `verdict_`, empty if it is near enough.
@@ -119,7 +153,7 @@ class FittingMixture(FittedMixture):
         n_features : int
             Columns of the table.
         """
-        arguments = self.partition, self.graph, self.hops, self.summation
+        arguments = self._held or self.partition, self.graph, self.hops, self.summation
         network, summation = checks.build_network(*arguments, n_features, None, 0)
         return judging.about_the_sum(summation, network)
 
@@ -139,7 +173,7 @@ class FittingMixture(FittedMixture):
 
     # Fits
 
-    def _fit(self, X: ArrayLike) -> Self:
+    def _fit(self, X: Data) -> Self:
         settings = self._settings()
         n_init = checks.check_count("n_init", self.n_init, 1)
         batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
@@ -212,7 +246,7 @@ class FittingMixture(FittedMixture):
         self._facts = facts
         self.verdict_ = judge(facts)
 
-    def _partial_fit(self, X: ArrayLike) -> Self:
+    def _partial_fit(self, X: Data) -> Self:
         settings = self._settings()
         self._engine(goes_on=True)
         stream = getattr(self, "_stream", None)
@@ -276,7 +310,7 @@ class FittingMixture(FittedMixture):
         seed = self._seed if goes_on else checks.shared_seed(self.random_state)
         names = getattr(self, "feature_names_in_", None)
         network, summation = checks.build_network(
-            self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
+            self._held or self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
         )
         if not goes_on:
             return network, summation, seed

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,6 +77,8 @@ class Tree(Summation):
 
 def grow(network: Network) -> SpanningTree:
     """A spanning tree from the middle of the network; of several middles, the agent of the lowest position."""
+    import networkx as nx
+
     farthest = hop_distances(network.links).max(axis=1)
     middle = min(zip(farthest.tolist(), network.links, strict=True))[1]
     above = {child: parent for parent, child in nx.bfs_edges(network.links, middle, sort_neighbors=sorted)}
