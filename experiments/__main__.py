@@ -9,7 +9,7 @@ import sys
 
 from experiments.common import RESULTS, ROOT
 
-ORDER = ("synthetic", "cycle", "pulsar", "hops", "rounds", "batches", "components", "air")
+ORDER = ("synthetic", "cycle", "pulsar", "hops", "rounds", "batches", "components", "shrinkage", "air")
 PAGE = ROOT.parent / "docs" / "experiments.md"
 INTRODUCTION = """# Experiments
 

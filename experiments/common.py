@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import PowerTransformer
 
-from vpem import Consensus, VerticalGaussianMixture
+from vpem import Consensus, FitWarning, VerticalGaussianMixture
 from vpem.datasets import fetch_beijing_air
 from vpem.figures import STYLES, save_figure
 
@@ -85,6 +85,7 @@ class Experiment:
         start = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a fixed number of iterations is meant
+            warnings.simplefilter("ignore", FitWarning)  # and bad fits are shown
             result = json.loads(json.dumps(work(), default=_plain))
         self.journal.parent.mkdir(parents=True, exist_ok=True)
         with self.journal.open("a") as file:

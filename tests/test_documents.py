@@ -38,6 +38,7 @@ def test_there_are_docstrings_to_run():
         "docs/real-data.md",
         "docs/howto/choose-k.md",
         "docs/howto/gaps.md",
+        "docs/howto/what-the-clusters-are.md",
         "docs/howto/graphs-and-hops.md",
         "docs/howto/scale-and-cost.md",
     ],

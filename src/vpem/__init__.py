@@ -17,6 +17,9 @@ __all__ = [
     "Traffic",
     "Certificate",
     "Repair",
+    "Finding",
+    "FitWarning",
+    "FitConvergenceWarning",
     "CollapsedComponentError",
     "save",
     "load",
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from vpem.model_format import ModelFileError
     from vpem.models import load, save
     from vpem.simulation.em import Certificate
+    from vpem.verdict import Finding, FitConvergenceWarning, FitWarning
 
 # Where the names above are at home. They are imported when they are first used: scikit-learn alone takes a second.
 _HOMES = {
@@ -56,6 +60,9 @@ _HOMES = {
     "save": "vpem.models",
     "load": "vpem.models",
     "ModelFileError": "vpem.model_format",
+    "Finding": "vpem.verdict",
+    "FitWarning": "vpem.verdict",
+    "FitConvergenceWarning": "vpem.verdict",
 }
 _MODULES = ("agents", "datasets", "estimators", "extend", "figures", "metrics", "models", "report", "study", "tables")
 

@@ -18,7 +18,7 @@ from vpem.core.network.tree import Tree
 
 Name = str | int
 
-FORMAT, VERSION = "vpem-model", 3
+FORMAT, VERSION = "vpem-model", 4
 
 SUMMATIONS: dict[str, type[Any]] = {"star": Star, "consensus": Consensus, "tree": Tree}
 """Summations that a file can name: frozen dataclasses whose fields are plain values or summations again."""
@@ -68,6 +68,15 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, bool | Number | float | str | Named | tuple[bool | Number | float | str, ...] | None] = {}
 
 
+class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A finding of the verdict."""
+
+    code: str
+    severity: Literal["red", "amber", "note"]
+    sentence: str
+    remedy: str
+
+
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Constructor arguments that are plain values."""
 
@@ -80,6 +89,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verbose: Count
     warm_start: bool
     random_state: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] | None
+    standardize: bool = False
+    """Whether columns were scaled; then the file has their scales."""
 
 
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +122,13 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the traffic."""
     is_stream: bool
     """Whether it was fitted by `partial_fit`, with which a model from a file cannot go on."""
+    log_likelihood: float | None = None
+    """Of the certificate, as those below; in versions 1 to 3 they were not written."""
+    mean_disagreement: float = 0.0
+    split: float = 0.0
+    effective_rows: list[float] = []
+    findings: list[Found] | None = None
+    """None: the fit was not judged."""
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -141,7 +159,11 @@ def decode(text: bytes, path: Any) -> Description:
         if heading.version == VERSION:
             return msgspec.json.decode(text, type=Description)
         about = msgspec.json.decode(text, type=dict[str, Any])
-        return _from_version_2(_from_version_1(about) if heading.version == 1 else about)
+        if heading.version == 1:
+            about = _from_version_1(about)
+        if heading.version <= 2:
+            about = _from_version_2(about)
+        return _from_version_3(about)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelFileError(f"expected a model in {path}, got a model.json that is wrong: {error}") from None
 
@@ -175,18 +197,22 @@ def _from_version_1(about: dict[str, Any]) -> dict[str, Any]:
     return {**about, "summation": summation, "parameters": parameters}
 
 
-def _from_version_2(about: dict[str, Any]) -> Description:
-    """All densities were Gaussian, and their settings those of the estimator."""
+def _from_version_2(about: dict[str, Any]) -> dict[str, Any]:
+    """The description that version 3 would have: all densities were Gaussian, with the estimator's settings."""
     old = msgspec.convert(about, _SettingsOfVersion1)
     moved = {name: old.parameters.get(name) for name in ("reg_covar", "shrinkage")}
     changed = {
-        "version": VERSION,
         "estimator": "VerticalGaussianMixture",
         "density": {"kind": "gaussian", "arguments": {"covariance_type": old.covariance_type, **moved}},
         "parameters": {name: value for name, value in old.parameters.items() if name not in moved},
     }
     kept = {name: value for name, value in about.items() if name != "covariance_type"}
-    return msgspec.convert({**kept, **changed}, Description)
+    return {**kept, **changed}
+
+
+def _from_version_3(about: dict[str, Any]) -> Description:
+    """Without a verdict, and with less in the certificate."""
+    return msgspec.convert({**about, "version": VERSION}, Description)
 
 
 def describe_summation(summation: Summation) -> Named:

@@ -26,12 +26,14 @@ from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture, VerticalMixture
+from vpem.estimators.units import Units
 from vpem.files import replacing
 from vpem.model_format import (
     FORMAT,
     VERSION,
     Description,
     Fixed,
+    Found,
     HubOf,
     ModelFileError,
     Name,
@@ -45,6 +47,7 @@ from vpem.model_format import (
 )
 from vpem.simulation.em import Certificate, MixtureFit
 from vpem.simulation.model import Mixture
+from vpem.verdict import Finding
 
 Array = NDArray[np.float64]
 
@@ -52,6 +55,9 @@ LARGEST_ARRAYS = 2**31
 """Bytes of all arrays that are read at most."""
 LARGEST_TEXT = 64 * 2**20
 """Bytes of `model.json` that are read at most."""
+
+NOT_JUDGED = Finding("not_judged", "note", "This file does not say how good the fit is.", "fit the model again")
+"""The verdict of files that have none."""
 
 
 def save(model: VerticalMixture, path: str | os.PathLike[str]) -> None:
@@ -101,11 +107,23 @@ def save(model: VerticalMixture, path: str | os.PathLike[str]) -> None:
         repairs=[_fixed(repair) for repair in model.repairs_],
         rounds=model.traffic_.rounds,
         is_stream=getattr(model, "_stream", None) is not None,
+        findings=None if NOT_JUDGED in model.verdict_ else [Found(*finding) for finding in model.verdict_],
+        **_plain_certificate(certificate),
     )
     arrays = {"weights": mixture.weights, "traffic": model.traffic_.table}
+    if hasattr(model, "scale_"):
+        arrays["scale"] = model.scale_
     for number, block in enumerate(mixture.blocks):
         arrays |= {f"{name}_{number}": block.arrays[name] for name in mixture.density.shapes(1, 1)}
     _write(Path(path), msgspec.json.format(msgspec.json.encode(description), indent=1), arrays)
+
+
+def _plain_certificate(certificate: Certificate | None) -> dict[str, Any]:
+    """What version 4 added."""
+    if certificate is None:
+        return {}
+    names = ("log_likelihood", "mean_disagreement", "split")
+    return {**{name: getattr(certificate, name) for name in names}, "effective_rows": [*certificate.effective_rows]}
 
 
 def _plain_parameters(model: VerticalMixture) -> Parameters:
@@ -113,7 +131,8 @@ def _plain_parameters(model: VerticalMixture) -> Parameters:
     if not isinstance(model.random_state, int | np.integer):
         found["random_state"] = None
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
-    return Parameters(**{**plain, "warm_start": bool(model.warm_start)})
+    changed = {"warm_start": bool(model.warm_start), "standardize": hasattr(model, "scale_")}
+    return Parameters(**{**plain, **changed})
 
 
 def _fixed(repair: Repair) -> Fixed:
@@ -265,7 +284,10 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
         (),
         Traffic(network.agents, table, about.rounds),
     )
-    model._keep(network, summation, model._settings(), about.seed, fit, fit.traffic)
+    model._keep(network, summation, model._settings(), about.seed, Units(), fit, fit.traffic)
+    if about.parameters.standardize:
+        model.scale_ = _array(archive, "scale", (about.n_features,), np.float64, path)
+        _check(bool((model.scale_ > 0).all()), path, "a scale is not positive")
     model.n_features_in_ = about.n_features
     if about.feature_names is not None:
         model.feature_names_in_ = np.array(about.feature_names, dtype=object)
@@ -273,8 +295,13 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     model._stream, model._stream_is_lost = None, about.is_stream
     if about.gain is not None and about.disagreement is not None:
         gain = math.inf if isinstance(about.gain, str) else about.gain
-        model.certificate_ = Certificate(gain, about.disagreement)
+        more = about.mean_disagreement, about.split, about.log_likelihood, tuple(about.effective_rows)
+        model.certificate_ = Certificate(gain, about.disagreement, *more)
         model.disagreement_ = about.disagreement
+        if about.log_likelihood is not None:
+            model.log_likelihood_ = about.log_likelihood
+    found = about.findings
+    model.verdict_ = [NOT_JUDGED] if found is None else [Finding(*msgspec.structs.astuple(one)) for one in found]
     return model
 
 
@@ -289,6 +316,8 @@ def _estimator(about: Description, network: Network, path: Any) -> tuple[Vertica
             "summation": summation,
         }
         model: VerticalMixture
+        if about.estimator != "VerticalGaussianMixture":
+            del arguments["standardize"]
         if about.estimator == "VerticalGaussianMixture":
             own = {name: getattr(density, name) for name in ("covariance_type", "reg_covar", "shrinkage")}
             model = VerticalGaussianMixture(about.n_components, **own, **arguments)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vpem.core.network.parties import NAMED_GRAPHS
-from vpem.reading import TableError, check_known
+from vpem.reading.problems import TableError, check_known, meant
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -44,18 +44,26 @@ def _check_columns(path: Any, party: str, columns: Any, owner: dict[str, str]) -
         owner[name] = party
 
 
+def check_graph(given: str) -> None:
+    """Raise for a graph that is neither known by its name nor a file."""
+    if given not in NAMED_GRAPHS and not Path(given).is_file():
+        raise TableError(
+            f"expected a graph by name ({', '.join(NAMED_GRAPHS)}) or a file with links, got {given!r}"
+            + meant(given, list(NAMED_GRAPHS))
+        )
+
+
 def read_graph(given: str, parties: Sequence[str]) -> str | nx.Graph:
     """A network by its name, or from a file with two parties, linked to each other, on every line.
 
     Names are separated by a comma or by spaces; what follows a `#` is a remark.
     """
-    import networkx as nx
-
+    check_graph(given)
     if given in NAMED_GRAPHS:
         return given
+    import networkx as nx
+
     path = Path(given)
-    if not path.is_file():
-        raise TableError(f"expected a graph by name ({', '.join(NAMED_GRAPHS)}) or a file with links, got {given!r}")
     graph = nx.Graph()
     graph.add_nodes_from(parties)
     try:

@@ -1,9 +1,9 @@
-"""Tables that are larger than memory."""
+"""Tables that are larger than memory, and tables of several parties."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from vpem.reading.dialect import Form
+from vpem.reading.frames import join_frames
+from vpem.reading.joining import Rows, as_names
+from vpem.reading.problems import TableError, unknown
 
 Array = NDArray[np.float64]
 
@@ -189,3 +194,146 @@ class ArrowTable:
             if np.isinf(rows[:, number]).any():
                 raise ValueError(f"expected finite numbers or gaps, got infinity in column {name!r}")
         return rows
+
+
+class JoinedTable:
+    """Several parties' tables side by side, for `fit`, `predict` and the other methods; made by `join`.
+
+    Attributes
+    ----------
+    ids : list
+        What names each row, in the order of the rows: a value, or a tuple where `on` has several columns.
+    on : tuple of str
+        The columns that name the rows.
+    column_names : list of str
+        A name that several tables have gets the party's name in front, as `shop.age`.
+    parties : dict
+        Party to the names of its columns.
+    shape : tuple
+        Numbers of rows and columns.
+    """
+
+    streams_rows = True  # comes with names, and is taken as it is
+    joins_parties = True
+
+    def __init__(self, rows: Rows, on: Sequence[str], seen: Mapping[str, Sequence[str]]):
+        assert rows.parties is not None, "joined"
+        self.on = tuple(on)
+        originals = rows.originals or []
+        self.ids: list[Any] = [key[0] for key in originals] if len(self.on) == 1 else list(originals)
+        self.column_names = rows.names
+        self.parties = rows.parties
+        self._own_names, self._seen = rows.own_names, seen
+        self._values = rows.values
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return len(self._values), len(self.column_names)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, rows: Any) -> Array:
+        """Rows by slice or by number; (n_rows, n_columns)."""
+        found: Array = self._values[rows]
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All values; NaN where a party lacks a row."""
+        return np.array(self._values, dtype=dtype, copy=True) if copy else np.asarray(self._values, dtype=dtype)
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{party}: {len(names)}" for party, names in self.parties.items())
+        return f"JoinedTable({len(self):,} rows by {', '.join(self.on)}; columns of {held})"
+
+    def arrange(self, column_names: Sequence[str], parties: Mapping[str, Sequence[str]]) -> Array:
+        """Values in the order of other columns, such as a model's; (n_rows, n_columns).
+
+        A party that is not in this table counts as missing. If it is, all its columns must be.
+        """
+        wrong = [unknown(party, list(parties), "party") for party in self.parties]
+        place = {name: number for number, name in enumerate(column_names)}
+        values = np.full((len(self), len(place)), np.nan)
+        numbers = iter(range(len(self.column_names)))
+        for party, own in self._own_names.items():
+            held = list(parties.get(party, ()))
+            known: dict[str, int] = {}
+            for name, number in zip(own, numbers, strict=False):
+                known[name if name in held else f"{party}.{name}"] = number
+            for name in held:
+                if name in known:
+                    values[:, place[name]] = self._values[:, known[name]]
+                else:
+                    wrong.append(unknown(name, self._seen[party], f"{party}: the model's column"))
+        texts = [text for text in wrong if text is not None]
+        if texts:
+            raise TableError("\n".join(texts))
+        return values
+
+
+def join(
+    tables: Mapping[str, Any],
+    on: str | Sequence[str],
+    *,
+    ignore: Sequence[str] = (),
+    form: Form | None = None,
+    keep: Callable[[str, str], bool] | None = None,
+) -> JoinedTable:
+    """Parties' tables side by side, by what names the rows; a row that a party lacks is missing there, not lost.
+
+    Rows come in the order in which their ids first appear: those of the first table, then the others'. Ids are
+    compared as text; whole numbers without their fraction, so that 7 and 7.0 are the same.
+
+    Parameters
+    ----------
+    tables : dict
+        Party to its table: pandas, polars, Arrow, a dict of columns, or the path of a file as the program reads it.
+    on : str or sequence of str
+        The column that every table has and that names its rows, each once; or several that do so together.
+    ignore : sequence of str
+        Columns to leave out, as `name` (of all parties) or `party.name`.
+    form : Form, optional
+        How text files are written, as far as it is not to be found out.
+    keep : callable, optional
+        In place of `ignore`: called with a party and a name, it says whether to read the column.
+
+    Returns
+    -------
+    JoinedTable
+
+    Raises
+    ------
+    TableError
+        With all problems of all tables.
+
+    Examples
+    --------
+    >>> bank = {"customer": [1, 2, 3], "income": [30.0, 50.0, 40.0]}
+    >>> shop = {"customer": [3, 1, 4], "visits": [7, 2, 5]}
+    >>> table = join({"bank": bank, "shop": shop}, on="customer")
+    >>> table.ids
+    [1, 2, 3, 4]
+    >>> table[:]
+    array([[30.,  2.],
+           [50., nan],
+           [40.,  7.],
+           [nan,  5.]])
+    >>> table.parties
+    {'bank': ['income'], 'shop': ['visits']}
+    """
+    if not isinstance(tables, Mapping) or not tables:
+        raise TypeError(f"expected a dict from party to table, got {type(tables).__name__}: {tables!r:.80}")
+    ignored = {ignore} if isinstance(ignore, str) else set(ignore)
+    seen: dict[str, list[str]] = {str(party): [] for party in tables}
+
+    def wanted(party: str, name: str) -> bool:
+        seen[party].append(name)
+        return not ignored & {name, f"{party}.{name}"} if keep is None else keep(party, name)
+
+    rows = join_frames(tables, on, wanted, form)
+    known = [shown for party, names in seen.items() for name in names for shown in (name, f"{party}.{name}")]
+    wrong = [text for name in sorted(ignored) if (text := unknown(name, known, "ignore: column")) is not None]
+    if wrong:
+        raise TableError("\n".join(wrong))
+    return JoinedTable(rows, as_names(on), seen)

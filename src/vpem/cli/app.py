@@ -25,9 +25,12 @@ out, err = Console(), Console(stderr=True)
 state = {"debug": False}
 
 INTERRUPTED = 130
+NOT_TRUSTED = 3
+"""Exit code of --strict if a finding is red."""
 EXTRAS = {"matplotlib": "figures", "pooch": "datasets"}
 """Which extra brings what may be missing."""
 PICTURES = (".png", ".svg", ".pdf")
+COVARIANCES = ("full", "tied", "diag", "spherical")
 
 
 def plainly(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,7 +52,8 @@ def plainly(command: Callable[..., None]) -> Callable[..., None]:
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
             if state["debug"]:
                 raise
-            err.print(f"[bold red]error:[/bold red] {plain(str(error) or type(error).__name__)}", highlight=False)
+            text = plain(str(error) or type(error).__name__)
+            err.print(f"[bold red]error:[/bold red] {text}", highlight=False, soft_wrap=True)  # to copy remedies from
             raise typer.Exit(1) from None
 
     return run
@@ -93,13 +97,39 @@ def common(
 
 # Arguments that several commands have
 
-Tables = Annotated[list[Path], typer.Argument(help="CSV or Parquet; several tables, one per party, with --id.")]
-Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, by which tables are joined.")]
+Tables = Annotated[
+    list[Path],
+    typer.Argument(help="CSV (however separated, also .gz or .zst) or Parquet; several, one per party, with --id."),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id", help="Column that names the rows, by which tables are joined; or several, as year,month,day."
+    ),
+]
 Parties = Annotated[Path | None, typer.Option(help="TOML file: a table [parties], each with a list of its columns.")]
-Ignore = Annotated[list[str], typer.Option(help="Column to leave out; may be given several times.")]
+Ignore = Annotated[list[str], typer.Option(help="Columns to leave out, as name,station; may be given several times.")]
+Label = Annotated[
+    str | None,
+    typer.Option(help="Column of known classes: left out of the fit, and compared with the components afterwards."),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Whether the first line of a CSV file has names.", show_default="found out"
+    ),
+]
+Separator = Annotated[
+    str | None, typer.Option(help="Between the values of a CSV file: , ; | or tab.", show_default="found out")
+]
+Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV file: . or ,", show_default="found out")]
+Encoding = Annotated[str | None, typer.Option(help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")]
 Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
 Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
-Rounds = Annotated[int, typer.Option(help="Rounds of consensus for each sum (not on a star).")]
+Rounds = Annotated[
+    int | None,
+    typer.Option(help="Rounds of consensus for each sum (not on a star); as many as the graph needs, if not given."),
+]
 Covariance = Annotated[str, typer.Option(help="full, tied, diag or spherical, within each block.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]
 Starts = Annotated[int, typer.Option("--starts", help="Number of starts, of which the best is kept.")]
@@ -107,11 +137,20 @@ Tol = Annotated[float, typer.Option(help="Change of the log-likelihood per row b
 MaxIter = Annotated[int, typer.Option(help="Iterations at most.")]
 RegCovar = Annotated[float, typer.Option(help="Added to every variance.")]
 Shrinkage = Annotated[
-    str | None,
+    str,
     typer.Option(
-        help="How far covariances are drawn toward their diagonals, from 0 to 1, for many columns beside the rows; "
-        "oas finds the amount.",
+        help="For many columns beside the rows. auto: components with few rows are drawn toward what all have in "
+        "common; oas, or a number from 0 to 1: covariances are drawn toward their diagonals; none.",
     ),
 ]
+Standardize = Annotated[
+    bool | None,
+    typer.Option(
+        "--standardize/--no-standardize",
+        help="Divide each column by its own deviation for the fit; results are in the columns' own units. By "
+        "default, unless the covariance is spherical.",
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="End with code 3 if the verdict on the fit is red.")]
 Init = Annotated[str, typer.Option(help="How to start: kmeans, k-means++, random, random_from_data.")]
 BatchSize = Annotated[int | None, typer.Option(help="Rows in a batch (incremental EM); all, if not given.")]

@@ -15,6 +15,7 @@ from rich.table import Table
 
 import vpem
 from vpem.cli.app import PICTURES, Parties, Seed, app, check_can_draw, free_name, out, plain, plainly, say
+from vpem.cli.clusters import DEFAULT_TOP, describe_clusters
 from vpem.cli.summary import describe
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, write
@@ -68,22 +69,30 @@ def sample(
 def show(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="Columns to show, the most informative first.")] = DEFAULT_TOP,
 ) -> None:
-    """Tell what a model is, and how its fit went.
+    """Tell what a model is, how its fit went, and what its components are.
 
-    Example: `vpem show model.vpem`
+    Example: `vpem show model.vpem --top 20`
     """
     fitted = vpem.load(model)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", range(fitted.n_features_in_))]
     if as_json:
+        from vpem.verdict import colour
+
         content = {
             "components": len(fitted.weights_),
             "weights": fitted.weights_.tolist(),
             "columns": names,
             "means": fitted.means_.tolist(),
+            "deviations": fitted._profile().deviations.tolist(),
+            "information": [one.nats for one in fitted._column_information()],
             "parties": {str(party): [names[c] for c in own] for party, own in fitted.partition_.items()},
             "hubs": [{"root": str(hub.root), "members": list(map(str, hub.members))} for hub in fitted.hubs_],
-            "log_likelihood": fitted.lower_bound_ if fitted.lower_bounds_ else None,
+            "log_likelihood": getattr(fitted, "log_likelihood_", None),
+            "lower_bound": fitted.lower_bound_ if fitted.lower_bounds_ else None,
+            "verdict": colour(fitted.verdict_),
+            "findings": [finding._asdict() for finding in fitted.verdict_],
             "iterations": fitted.n_iter_,
             "converged": fitted.converged_,
             "bytes": fitted.traffic_.bytes,
@@ -92,10 +101,12 @@ def show(
         typer.echo(json.dumps(content, indent=1))
         return
     describe(fitted)
-    table = Table("party", "hub of", "columns", box=None)
+    describe_clusters(fitted, top)
+    table = Table("party", "nats", "hub of", "columns", box=None)
     root_of = {member: hub.root for hub in fitted.hubs_ for member in hub.members}
-    for party, own in fitted.partition_.items():
-        table.add_row(*(plain(str(text)) for text in (party, root_of[party], ", ".join(names[c] for c in own))))
+    for (party, own), told in zip(fitted.partition_.items(), fitted._party_information(), strict=True):
+        held = ", ".join(names[c] for c in own)
+        table.add_row(*(plain(str(text)) for text in (party, f"{told.nats:.2f}", root_of[party], held)))
     out.print(table, highlight=False)
     for repair in fitted.repairs_:
         found = f"component {repair.component} {repair.reason} at {repair.party}"

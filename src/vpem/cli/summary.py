@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from vpem.cli.app import out, plain
+from vpem.words import as_bytes
+from vpem.words import as_count as count
+
+__all__ = ["count", "describe", "show_findings"]
+
+MARKS = {"red": "[bold red]red[/bold red]", "amber": "[yellow]amber[/yellow]", "note": "note"}
+HEADINGS = {
+    "red": "[bold red]red: this fit is not to be trusted as it is[/bold red]",
+    "amber": "[yellow]amber: look at the findings before you rely on it[/yellow]",
+    "green": "[green]green: nothing was found wrong[/green]",
+}
 
 if TYPE_CHECKING:
-    from vpem import VerticalMixture
+    from vpem import Finding, VerticalMixture
 
 
 def describe(model: VerticalMixture) -> None:
     """What a fit came to, what it would have sent, who sees what."""
+    from vpem.verdict import colour
+
     traffic, hubs = model.traffic_, model.hubs_
     certificate = getattr(model, "certificate_", None)
     end = "converged" if model.converged_ else "ended"
     lines = {
         "model": f"{count(len(model.weights_), 'component')}, {count(model.means_.shape[1], 'column')}, "
         f"{count(len(model.partition_), 'party', 'parties')}, {count(len(hubs), 'block')}",
-        "fit": f"{end} after {count(model.n_iter_, 'iteration')}, log-likelihood {model.lower_bound_:.4f} per row",
+        "likelihood": _likelihood(model),
+        "fit": f"{end} after {count(model.n_iter_, 'iteration')}",
         "weights": ", ".join(f"{weight:.1%}" for weight in model.weights_),
-        "sent": f"{_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
+        "sent": f"{as_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
         f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
     if certificate is not None:
         lines["certificate"] = (
             f"one more exact step would add {certificate.gain:.1e} per row; "
-            f"roots differ by {certificate.disagreement:.1e}"
+            f"{certificate.split:.1%} of the rows have another label at another root"
         )
     pooled = sum(len(hub.members) - 1 for hub in hubs)
     pooling = f"{count(pooled, 'party', 'parties')} must send all columns to a root; "
@@ -39,17 +54,24 @@ def describe(model: VerticalMixture) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, text in lines.items():
         table.add_row(f"[bold]{name}[/bold]", plain(text))
+    if certificate is not None:
+        table.add_row("[bold]verdict[/bold]", HEADINGS[colour(model.verdict_)])
     out.print(table, highlight=False)
+    show_findings(model.verdict_)
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """As "1 round", "2 rounds"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def _likelihood(model: VerticalMixture) -> str:
+    """The exact one first, then what the roots see."""
+    views = model._last_lower_bounds
+    seen = [model.lower_bound_] if views is None else [float(views.min()), float(views.max())]
+    low, high = f"{min(seen):.4f}", f"{max(seen):.4f}"
+    view = f"the roots' own views: {low}" + (f" to {high}" if high != low else "")
+    exact = getattr(model, "log_likelihood_", None)
+    return f"{view}, per row" if exact is None else f"{exact:.4f} per row, exact; {view}"
 
 
-def _bytes(number: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"
+def show_findings(findings: Sequence[Finding]) -> None:
+    """Each in words, with what to try."""
+    for one in findings:
+        remedy = f" Try: {one.remedy}." if one.remedy else ""
+        out.print(f"  {MARKS[one.severity]}: {plain(one.sentence + remedy)}", highlight=False, soft_wrap=True)

@@ -20,6 +20,7 @@ from vpem.core.network.parties import Network, assign_columns, make_network
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
+from vpem.estimators.joined import arrange
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -67,6 +68,8 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
 
     Sets, or compares with, `n_features_in_` and `feature_names_in_`.
     """
+    if not reset:
+        X = arrange(estimator, X)
     if not getattr(X, "streams_rows", False):
         table: Table = validate_data(
             estimator,
@@ -125,7 +128,7 @@ def build_network(
     columns = assign_columns(partition, n_features, feature_names)
     network = make_network(columns, graph, hops, shared_generator(seed, HUB_TIES))
     if summation is None:
-        summation = Star() if network.is_star else Consensus(rounds=100, weights="metropolis")
+        summation = Star() if network.is_star else Consensus()
     if not isinstance(summation, Summation):
         raise TypeError(f"expected summation to be None, Star() or Consensus(...), got {summation!r}")
     summation.check(network)

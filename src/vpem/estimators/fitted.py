@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from vpem.core.blocks.overall import check_sizes, has_too_large, too_large
@@ -16,13 +16,15 @@ from vpem.core.blocks.weights import LOWEST, normalize
 from vpem.core.network.parties import NamedHub, Network
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks
+from vpem.estimators.explaining import ExplainedMixture
+from vpem.estimators.joined import Data
 from vpem.simulation.model import Mixture
 from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
 
-class FittedMixture:
+class FittedMixture(ExplainedMixture):
     """Predictions, scores and samples of a fitted mixture."""
 
     random_state: Any
@@ -33,12 +35,12 @@ class FittedMixture:
     _network: Network
     _mixture: Mixture
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+    def predict(self, X: Data) -> NDArray[np.intp]:
         """Most probable component of each row, under the assembled model; (n_samples,)."""
         labels: NDArray[np.intp] = self.predict_proba(X).argmax(axis=1)
         return labels
 
-    def predict_proba(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: Data) -> Array:
         """Responsibilities under the assembled model; (n_samples, n_components).
 
         Gaps are marginalized; a row in which everything is missing gets the weights. A row so far from every
@@ -46,11 +48,11 @@ class FittedMixture:
         """
         return np.concatenate([responsibilities for responsibilities, *_ in self._evaluate(X)])
 
-    def score_samples(self, X: ArrayLike) -> Array:
+    def score_samples(self, X: Data) -> Array:
         """Log-density of each row (of what it has) under the assembled model; (n_samples,)."""
         return np.concatenate([log_likelihoods for _, log_likelihoods, _ in self._evaluate(X)])
 
-    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
+    def score(self, X: Data, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
         """Mean log-density per row under the assembled model; rows without any value do not count."""
         total, n_rows = self._total(X)
         return total / n_rows
@@ -72,16 +74,16 @@ class FittedMixture:
             X[:, columns] = self._mixture.density.sample(block, labels, rng)
         return X, labels
 
-    def bic(self, X: ArrayLike) -> float:
+    def bic(self, X: Data) -> float:
         """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them."""
         total, n_rows = self._total(X)
         return -2 * total + self._n_parameters() * math.log(n_rows)
 
-    def aic(self, X: ArrayLike) -> float:
+    def aic(self, X: Data) -> float:
         """Akaike information criterion on X; the lower, the better. Parameters count as the blocks have them."""
         return -2 * self._total(X)[0] + 2 * self._n_parameters()
 
-    def _total(self, X: ArrayLike) -> tuple[float, int]:
+    def _total(self, X: Data) -> tuple[float, int]:
         """Log-density of all rows, and how many have some value."""
         parts = [part[1:] for part in self._evaluate(X)]
         scores, is_there = map(np.concatenate, zip(*parts, strict=True))
@@ -89,7 +91,7 @@ class FittedMixture:
             raise ValueError("expected rows with some values, got gaps (NaN) only")
         return float(scores.sum()), int(is_there.sum())
 
-    def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
+    def _evaluate(self, X: Data) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
         """Responsibilities and log-densities of X, and which rows have some value; some rows at a time."""
         check_is_fitted(self, "weights_")
         table = checks.read_table(self, X, reset=False)

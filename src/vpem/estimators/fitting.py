@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.density import Density
@@ -25,9 +23,11 @@ from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table
 from vpem.core.settings import STARTS, Agreement, Settings
-from vpem.estimators import checks
+from vpem.estimators import checks, judging
 from vpem.estimators.fitted import FittedMixture
+from vpem.estimators.joined import Data, join_to_fit
 from vpem.estimators.progress import Progress
+from vpem.estimators.units import Units, find_units
 from vpem.simulation import fit as simulated
 from vpem.simulation.channel import Channel
 from vpem.simulation.em import Certificate, MixtureFit, certify
@@ -35,6 +35,7 @@ from vpem.simulation.fit import begin
 from vpem.simulation.model import Mixture, Problem, make_problem
 from vpem.simulation.streams import Stream, online_step
 from vpem.simulation.threads import one_blas_thread
+from vpem.verdict import Facts, Finding, judge
 
 Array = NDArray[np.float64]
 
@@ -60,31 +61,66 @@ class FittingMixture(FittedMixture):
     engine: str
     verbose: int
     callback: Any
+    standardize: bool = False
 
+    scale_: Array
+    log_likelihood_: float
+    verdict_: list[Finding]
     traffic_: Traffic
     certificate_: Certificate
     _summation: Summation
     _seed: int
     _last_lower_bounds: Array | None
     _stream: Stream | None
+    _held: dict[str, list[str]] | None = None
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 (scikit-learn's signature)
+    def fit(
+        self,
+        X: Data,
+        y: object = None,  # noqa: ARG002 (scikit-learn's signature)
+        *,
+        on: str | Sequence[str] | None = None,
+    ) -> Self:
         """Fit the mixture.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            All parties' columns; numpy, pandas or polars.
+        X : array-like of shape (n_samples, n_features), or dict
+            All parties' columns; numpy, pandas or polars. Or party to its own table, joined as `vpem.tables.join`
+            does: the parties are then the partition. All methods take such dicts too; a party may be missing there.
         y : ignored
+        on : str or sequence of str, optional
+            With a dict: the columns that every table has and that name its rows. The results' rows are in the order
+            of ``vpem.tables.join(X, on).ids``.
 
         Returns
         -------
         self
         """
         with checks.unchanged_on_error(self), one_blas_thread():
-            return self._fit(X)
+            return self._fit(join_to_fit(self, X, on))
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 (scikit-learn's)
+    def check_arguments(self) -> Self:
+        """Raise for arguments that are wrong whatever the data are; `fit` does so too.
+
+        For programs that want to know before they read a table.
+        """
+        self._settings()
+        checks.check_count("n_init", self.n_init, 1)
+        checks.check_count("hops", self.hops, 0)
+        if self.batch_size is not None:
+            checks.check_count("batch_size", self.batch_size, 1)
+        self._init_params()
+        self._engine(goes_on=False)
+        return self
+
+    def partial_fit(
+        self,
+        X: Data,
+        y: object = None,  # noqa: ARG002 (scikit-learn's signature)
+        *,
+        on: str | Sequence[str] | None = None,
+    ) -> Self:
         """Take one step of stepwise EM with new rows: for streams.
 
         The first call starts from its rows, as `fit` would; at the t-th call the new rows count for ``t ** -0.7`` and
@@ -93,19 +129,33 @@ class FittingMixture(FittedMixture):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            New rows of the same columns; the first time at least `n_components`.
+            New rows of the same columns; the first time at least `n_components`. Or a dict of tables, as for `fit`.
         y : ignored
+        on : str or sequence of str, optional
+            As for `fit`; needed in the first call only.
 
         Returns
         -------
         self
         """
         with checks.unchanged_on_error(self), one_blas_thread():
-            return self._partial_fit(X)
+            return self._partial_fit(join_to_fit(self, X, on))
 
-    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:
+    def fit_predict(self, X: Data, y: object = None, *, on: str | Sequence[str] | None = None) -> NDArray[np.intp]:
         """Fit, and return the label of each row."""
-        return self.fit(X, y).predict(X)
+        return self.fit(X, y, on=on).predict(X)
+
+    def about_the_sum(self, n_features: int) -> list[Finding]:
+        """What can be said of the network's sum before a fit: findings as in `verdict_`, empty if it is near enough.
+
+        Parameters
+        ----------
+        n_features : int
+            Columns of the table.
+        """
+        arguments = self._held or self.partition, self.graph, self.hops, self.summation
+        network, summation = checks.build_network(*arguments, n_features, None, 0)
+        return judging.about_the_sum(summation, network)
 
     # What the estimators differ in
 
@@ -123,7 +173,7 @@ class FittingMixture(FittedMixture):
 
     # Fits
 
-    def _fit(self, X: ArrayLike) -> Self:
+    def _fit(self, X: Data) -> Self:
         settings = self._settings()
         n_init = checks.check_count("n_init", self.n_init, 1)
         batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
@@ -134,7 +184,12 @@ class FittingMixture(FittedMixture):
         table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
         network, summation, seed = self._build(table, settings, goes_on="warm_start=False" if goes_on else "")
-        given = [] if goes_on else self._given(network, settings)
+        units = self._units(table, goes_on=goes_on)
+        progress.shift = units.shift
+        for finding in judging.about_the_sum(summation, network):
+            progress.note(f"{finding.sentence} Try: {finding.remedy}.")
+        table = units.scaled(table)
+        given = [] if goes_on else self._given(network, settings, units)
         agreement = self._agreement(settings, summation, seed, given, n_init=n_init, batch_size=batch_size)
         problem = make_problem(table, network, summation, settings.density)
         if self._engine(goes_on) == "agents":
@@ -144,10 +199,12 @@ class FittingMixture(FittedMixture):
         else:
             with progress.waiting("compiling the inner loops, which are kept for the next time,"):
                 compile_once()
-            before = self._last_fit() if goes_on else None
+            before = units.fit(self._last_fit(), network, back=False) if goes_on else None
             everything = {"overall": problem.overall, "before": before}
             result = simulated.fit(table, network, agreement, given, progress, **everything)  # type: ignore[arg-type]
-        return self._end_fit(problem, settings, seed, result, stopped=progress.stopped)
+        is_start_found = not goes_on and agreement.init_params != "given"
+        facts = {"is_stopped": progress.stopped, "is_start_found": is_start_found}
+        return self._end_fit(problem, settings, seed, units, result, facts)
 
     def _last_fit(self) -> MixtureFit:
         """What a fit with `warm_start` goes on with."""
@@ -159,26 +216,37 @@ class FittingMixture(FittedMixture):
         problem: Problem,
         settings: Settings,
         seed: int,
+        units: Units,
         result: MixtureFit,
-        stopped: bool = False,
+        about: dict[str, bool],
     ) -> Self:
-        """Set the fitted attributes, certificate included; warn if the fit did not converge."""
-        self._keep(problem.network, problem.summation, settings, seed, result, result.traffic)
+        """Set the fitted attributes, certificate and verdict included; warn of what is wrong."""
+        self._keep(problem.network, problem.summation, settings, seed, units, result, result.traffic)
         self.repairs_ = list(result.repairs)
-        self.certificate_ = certify(problem, result.mixture, settings)
+        certificate = certify(problem, result.mixture, settings)
+        self.certificate_ = units.certificate(certificate)
+        assert self.certificate_.log_likelihood is not None, "computed just now"
+        self.log_likelihood_ = self.certificate_.log_likelihood
         self.disagreement_ = self.certificate_.disagreement
         self._stream = None
         self._stream_is_lost = False
-        if not result.converged and settings.max_iter > 0 and not stopped:
-            warnings.warn(
-                f"the best start did not converge in {settings.max_iter} iterations; "
-                "try a larger max_iter or tol, or another init_params",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        self._judge(judging.gather_facts(problem, settings, result, certificate, **about))
+        judging.warn(self.verdict_, is_stopped=about["is_stopped"], stacklevel=4)
         return self
 
-    def _partial_fit(self, X: ArrayLike) -> Self:
+    def _judge(self, facts: Facts) -> None:
+        """Set the verdict, with columns by their names where they have some."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            blocks = [
+                replace(block, columns=[str(names[held]) for held in columns])
+                for block, columns in zip(facts.blocks, self._network.block_columns, strict=True)
+            ]
+            facts = replace(facts, blocks=blocks)
+        self._facts = facts
+        self.verdict_ = judge(facts)
+
+    def _partial_fit(self, X: Data) -> Self:
         settings = self._settings()
         self._engine(goes_on=True)
         stream = getattr(self, "_stream", None)
@@ -190,26 +258,30 @@ class FittingMixture(FittedMixture):
         table = checks.read_table(self, X, reset=stream is None)
         remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
         network, summation, seed = self._build(table, settings, goes_on=remedy)
+        units = self._units(table, goes_on=stream is not None)
+        table = units.scaled(table)
         traffic, channel = pooling_traffic(network, len(table)), Channel(summation, network)
         if stream is None:
             checks.check_enough_rows(len(table), "n_components", settings.n_components)
             problem = make_problem(table, network, summation, settings.density)
-            given = self._given(network, settings)
+            given = self._given(network, settings, units)
             start = begin(problem, channel, self._agreement(settings, summation, seed, given), given, 0)
             traffic += meeting_traffic(network, len(table), int(self.hops), summation)
             stream, mixture = Stream(problem.overall, repairs=start.repairs), start.mixture
         else:
             overall = look_again(stream.overall, table, network)
             problem = Problem(table, network, summation, overall)
-            mixture = replace(self._mixture, density=settings.density)
+            mixture = replace(units.mixture(self._mixture, network, back=False), density=settings.density)
             traffic = self.traffic_ + traffic
         result, stream, disagreement = online_step(problem, channel, mixture, settings, stream)
-        self._keep(network, summation, settings, seed, result, traffic + result.traffic)
+        self._keep(network, summation, settings, seed, units, result, traffic + result.traffic)
         self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
         self._stream, self._last_lower_bounds = stream, None
-        if hasattr(self, "certificate_"):
-            del self.certificate_  # of rows that are no longer all that counts
+        for name in ("certificate_", "log_likelihood_"):  # of rows that are no longer all that counts
+            if hasattr(self, name):
+                delattr(self, name)
+        self._judge(judging.gather_facts(problem, settings, result, None))
         return self
 
     # Arguments
@@ -222,6 +294,14 @@ class FittingMixture(FittedMixture):
             max_iter=checks.check_count("max_iter", self.max_iter, 0),
         )
 
+    def _units(self, table: Table, *, goes_on: bool) -> Units:
+        """Of this fit; one that goes on with another keeps its scales."""
+        if not isinstance(self.standardize, bool | np.bool_):
+            raise TypeError(f"expected standardize to be True or False, got {self.standardize!r}")
+        if not self.standardize:
+            return Units()
+        return find_units(table, getattr(self, "scale_", None) if goes_on else None)
+
     def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
         """Network, summation and shared seed; if this fit goes on with the last one, they must suit each other.
 
@@ -230,7 +310,7 @@ class FittingMixture(FittedMixture):
         seed = self._seed if goes_on else checks.shared_seed(self.random_state)
         names = getattr(self, "feature_names_in_", None)
         network, summation = checks.build_network(
-            self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
+            self._held or self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
         )
         if not goes_on:
             return network, summation, seed
@@ -260,12 +340,12 @@ class FittingMixture(FittedMixture):
             settings=settings, summation=summation, seed=seed, hops=int(self.hops), init_params=kind, **more
         )
 
-    def _given(self, network: Network, settings: Settings) -> list[Given]:
+    def _given(self, network: Network, settings: Settings, units: Units) -> list[Given]:
         """What the user gave of each block's start; empty if nothing."""
         weights = self.weights_init
         if weights is not None:
             weights = checks.check_weights_init(weights, settings.n_components)
-        arrays = self._given_arrays(network, settings)
+        arrays = units.arrays(self._given_arrays(network, settings), network)
         return [Given(weights, own) for own in arrays] if weights is not None or any(arrays) else []
 
     def _init_params(self) -> str:
@@ -288,11 +368,16 @@ class FittingMixture(FittedMixture):
         summation: Summation,
         settings: Settings,
         seed: int,
+        units: Units,
         result: MixtureFit,
         traffic: Traffic,
     ) -> None:
-        """Set the fitted attributes that every kind of fit has."""
+        """Set the fitted attributes that every kind of fit has, in the units of the table."""
+        result = units.fit(result, network, back=True)
         mixture, density = result.mixture, settings.density
+        vars(self).pop("scale_", None)
+        if units.scale is not None:
+            self.scale_ = units.scale
         self._network, self._summation, self._mixture, self._seed = network, summation, mixture, seed
         self._last_lower_bounds = result.lower_bounds[-1] if result.lower_bounds else None
         self.weights_ = mixture.weights.mean(axis=0)

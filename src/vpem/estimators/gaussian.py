@@ -72,16 +72,23 @@ class VerticalGaussianMixture(VerticalMixture):
     hops : int, default=0
         How far columns may travel to be pooled at the root of a hub; not on a star.
     summation : Star, Consensus or None, default=None
-        How the network adds. None: the exact sum on a star, else ``Consensus(rounds=100, weights="metropolis")``.
+        How the network adds. None: the exact sum on a star, else ``Consensus()``, with as many rounds as the graph
+        needs.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
-    shrinkage : float, "oas" or None, default=None
-        How far each block's covariances are drawn toward their diagonals, from 0 to 1: for parties with many columns
-        beside their rows. "oas" finds the amount by itself. The likelihood may then fall. For "full" and "tied".
+    shrinkage : float, "oas", "auto" or None, default=None
+        For parties with many columns beside their rows. A number from 0 to 1 says how far each block's covariances
+        are drawn toward their diagonals; "oas" finds the amount by itself; both for "full" and "tied". "auto" draws
+        the covariances of components that have few rows for their columns toward what all components have in common,
+        and leaves others alone; for all types. The likelihood may then fall.
     tol : float, default=1e-3
         Stop when every root's log-likelihood per row changes by less.
     reg_covar : float, default=1e-6
-        Added to every variance.
+        Added to every variance; with `standardize`, in the units of the fit.
+    standardize : bool, default=False
+        Divide each column by its own deviation, at its own party, before the fit, so that the units of columns play
+        no part in it. All attributes and methods are in the columns' own units. `partial_fit` and `warm_start` keep
+        the deviations of the first rows. Not with "spherical", which compares columns with each other.
     batch_size : int or None, default=None
         Rows after which the parameters are updated (incremental EM). An iteration is still one pass over all rows; it
         stops on the free energy, which `lower_bounds_` then holds.
@@ -127,8 +134,12 @@ class VerticalGaussianMixture(VerticalMixture):
         Links between the parties, by name; in a star, between them and the server.
     hubs_ : list of NamedHub
         Root, members and column numbers of each hub; without hops, each party is its own.
+    log_likelihood_ : float
+        Exact log-likelihood per row of the assembled model, on the rows of the fit: what to compare fits by. The
+        simulation computes it with all columns; it is not part of the traffic. Not after `partial_fit`.
     lower_bound_ : float
-        Log-likelihood per row, as scikit-learn's: before the last M-step, mean over roots.
+        Log-likelihood per row, as scikit-learn's: before the last M-step, mean over what the roots see. Where sums
+        are not exact, a root's view may be far from the truth, `log_likelihood_`. With batches, a free energy.
     lower_bounds_ : list of float
         The same for every iteration.
     n_iter_ : int
@@ -136,7 +147,14 @@ class VerticalGaussianMixture(VerticalMixture):
     disagreement_ : float
         Largest difference between two roots' responsibilities for the rows of the fit; 0 on a star.
     certificate_ : Certificate
-        ``gain`` of one more exact EM step, and the ``disagreement``; not after `partial_fit`.
+        ``gain`` of one more exact EM step, how far the roots disagree, and what the verdict needs beside that; not
+        after `partial_fit`.
+    verdict_ : list of Finding
+        What is wrong with the fit, or good to know: ``code``, ``severity`` ("red", "amber" or "note"), ``sentence``
+        and ``remedy``, the worst first; `vpem.verdict.colour` sums them up. A fit with red findings warns
+        (`vpem.FitWarning`).
+    scale_ : array of shape (n_features,)
+        What each column was divided by for the fit; only with `standardize`.
     repairs_ : list of Repair
         Components that collapsed or starved: iteration, component, party, reason, and whether they were restarted.
     traffic_ : Traffic
@@ -171,6 +189,7 @@ class VerticalGaussianMixture(VerticalMixture):
         shrinkage: float | str | None = None,
         tol: float = 1e-3,
         reg_covar: float = 1e-6,
+        standardize: bool = False,
         batch_size: int | None = None,
         max_iter: int = 100,
         n_init: int = 1,
@@ -193,6 +212,7 @@ class VerticalGaussianMixture(VerticalMixture):
         self.shrinkage = shrinkage
         self.tol = tol
         self.reg_covar = reg_covar
+        self.standardize = standardize
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.n_init = n_init
@@ -268,6 +288,12 @@ class VerticalGaussianMixture(VerticalMixture):
         return density
 
     def _density(self) -> Gaussian:
+        if self.standardize is True and self.covariance_type == "spherical":
+            raise ValueError(
+                "expected covariance_type 'full', 'tied' or 'diag' with standardize=True, got 'spherical', "
+                "whose columns have the same variance in their own units only; try standardize=False or "
+                "covariance_type='diag'"
+            )
         return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
 
     def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:

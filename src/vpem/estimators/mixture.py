@@ -15,6 +15,7 @@ from vpem.core.network.summation import Summation
 from vpem.core.settings import Settings
 from vpem.estimators import checks
 from vpem.estimators.fitting import FittingMixture
+from vpem.estimators.summary import model_html
 from vpem.simulation.model import Mixture
 
 Array = NDArray[np.float64]
@@ -63,7 +64,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         One for each block: its parameters, by the names of the density.
     partition_, graph_, hubs_, lower_bound_, lower_bounds_, n_iter_, converged_, disagreement_ :
         As in `VerticalGaussianMixture`, as those below.
-    certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
+    log_likelihood_, verdict_, certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
     """
 
     def __init__(
@@ -111,6 +112,11 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: a summary of the fit, if there was one, above scikit-learn's list of parameters."""
+        summary = model_html(self) if hasattr(self, "weights_") else ""
+        return summary + str(super()._html_repr())
 
     def _show(self, mixture: Mixture) -> None:
         shapes = mixture.density.shapes(1, 1)

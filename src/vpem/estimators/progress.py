@@ -17,6 +17,8 @@ class Progress:
         self.stopped = False
         self.n_start = 0
         self.last: float | None = None
+        self.shift = 0.0
+        """What to add to log-likelihoods: they are told of the columns in their own units."""
 
     def note(self, text: str) -> None:
         """Tell something about the whole fit."""
@@ -41,11 +43,11 @@ class Progress:
         if self.verbose > 1:
             change = "" if self.last is None else f", change {lower_bound - self.last:+.6f}"
             print(
-                f"start {self.n_start}, iteration {number}: log-likelihood {lower_bound:.6f}{change}",
+                f"start {self.n_start}, iteration {number}: log-likelihood {lower_bound + self.shift:.6f}{change}",
                 flush=True,
             )
         self.last = lower_bound
-        if self.callback is not None and self.callback(self.n_start, number, lower_bound):
+        if self.callback is not None and self.callback(self.n_start, number, lower_bound + self.shift):
             self.stopped = True
         return self.stopped
 
@@ -54,10 +56,8 @@ class Progress:
         if self.verbose > 0 and self.last is not None:
             outcome = "converged" if converged else "did not converge"
             repairs = f", {n_repairs} components repaired" if n_repairs else ""
-            print(
-                f"start {self.n_start} {outcome} in {n_iter} iterations: log-likelihood {self.last:.6f}{repairs}",
-                flush=True,
-            )
+            likelihood = f"log-likelihood {self.last + self.shift:.6f}"
+            print(f"start {self.n_start} {outcome} in {n_iter} iterations: {likelihood}{repairs}", flush=True)
 
     def fail(self, error: Exception) -> None:
         """Close a run that came to nothing."""

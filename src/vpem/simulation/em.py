@@ -40,6 +40,8 @@ class MixtureFit:
     converged: bool
     repairs: tuple[Repair, ...]
     traffic: Traffic
+    start_bounds: tuple[float, ...] = ()
+    """What each start counted for in the end; empty if that is not known."""
 
     @property
     def n_iter(self) -> int:
@@ -65,6 +67,14 @@ class Certificate:
     collapses a component."""
     disagreement: float
     """Largest difference between two roots' responsibilities, over all rows and components."""
+    mean_disagreement: float = 0.0
+    """Mean over rows of the largest difference between two roots' responsibilities."""
+    split: float = 0.0
+    """Share of the rows whose most probable component is not the same at all roots."""
+    log_likelihood: float | None = None
+    """Per row, of the assembled model, with an exact sum. Not in model files of format 3 and older."""
+    effective_rows: tuple[float, ...] = ()
+    """Sum of each component's responsibilities under the assembled model; (n_components,)."""
 
 
 def e_step(
@@ -230,9 +240,16 @@ def certify(problem: Problem, mixture: Mixture, settings: Settings) -> Certifica
         exact = Channel(ExactSum(), problem.network)
         assembled = replace(mixture, weights=mixture.weights.mean(axis=0, keepdims=True))
         here, _ = e_step(problem, exact, assembled)
+    n_rows = float(n_present(here.counts)[0])
+    about = {
+        "mean_disagreement": final.differences / len(problem.X),
+        "split": final.n_split / len(problem.X),
+        "log_likelihood": float(here.scores[0]) / n_rows,
+        "effective_rows": tuple(here.counts[0].tolist()),
+    }
     stepped, collapsed = m_steps(problem, here.counts, here.statistics(), settings.density, mixture.blocks)
     if any(collapsed):
-        return Certificate(math.inf, final.disagreement)
+        return Certificate(math.inf, final.disagreement, **about)  # type: ignore[arg-type]
     there, _ = e_step(problem, exact, stepped, statistics=False)
-    gain = float((there.scores[0] - here.scores[0]) / n_present(here.counts)[0])
-    return Certificate(gain, final.disagreement)
+    gain = float(there.scores[0] - here.scores[0]) / n_rows
+    return Certificate(gain, final.disagreement, **about)  # type: ignore[arg-type]

@@ -64,6 +64,7 @@ def fit(
     watch.note(f"the network's sum is computed as {channel.path}")
     best: MixtureFit | None = None
     failure: CollapsedComponentError | None = None
+    bounds: list[float] = []
     for number in range(agreement.n_init if before is None else 1):
         watch.start(number)
         start = begin(problem, channel, agreement, given, number) if before is None else go_on(before, agreement)
@@ -76,13 +77,14 @@ def fit(
             watch.fail(error)
             continue
         watch.end(found.converged, found.n_iter, len(found.repairs))
+        bounds.append(found.agreed_lower_bound)
         if best is None or is_better(found.agreed_lower_bound, best.agreed_lower_bound):
             best = replace(found, repairs=(*start.repairs, *found.repairs))
         if watch.stopped:
             break
     if best is None:
         raise failure or ValueError("expected at least one start, got none")
-    return replace(best, traffic=channel.traffic)
+    return replace(best, traffic=channel.traffic, start_bounds=tuple(bounds))
 
 
 def go_on(before: MixtureFit, agreement: Agreement) -> Start:

@@ -72,7 +72,7 @@ class Problem:
 
     def read(self, rows: slice) -> Rows:
         """Some rows; a view where that is possible."""
-        if isinstance(self.X, np.ndarray):
+        if isinstance(self.X, np.ndarray) or getattr(self.X, "is_in_memory", False):
             return self.X[rows]
         with self.lock:
             return self.X[rows]

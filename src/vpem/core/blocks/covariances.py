@@ -11,6 +11,9 @@ from vpem.core.blocks.weights import TINY_COUNT
 
 Array = NDArray[np.float64]
 
+ILL_POSED, WELL_POSED = 10.0, 100.0
+"""Rows for each column of a covariance up to which "auto" shrinks in full, and from which on it does not."""
+
 
 class Structure(NamedTuple):
     """What a covariance type means within a block."""
@@ -47,8 +50,9 @@ def estimate_covariances(
     covariance_type : {"full", "tied", "diag", "spherical"}
     reg_covar : float
         Added to every variance, as in scikit-learn.
-    shrinkage : float, "oas" or None
-        How far covariances are drawn toward their diagonals; see `shrink`.
+    shrinkage : float, "oas", "auto" or None
+        How far covariances are drawn toward their diagonals; see `shrink`. "auto" draws components with few rows
+        toward what all components have in common; see `shrink_together`.
 
     Returns
     -------
@@ -68,8 +72,10 @@ def estimate_covariances(
         counts = counts.sum(keepdims=True)
     elif structure.shared_by == "columns":
         covariances = covariances.mean(axis=1, keepdims=True)
+    if shrinkage == "auto":
+        covariances = shrink_together(covariances, counts, reg_covar)
     if structure.is_matrix:
-        if shrinkage is not None:
+        if shrinkage is not None and shrinkage != "auto":
             covariances = shrink(covariances, counts, shrinkage, reg_covar)
         covariances += reg_covar * np.eye(covariances.shape[1])
     else:
@@ -108,6 +114,32 @@ def shrink(covariances: Array, counts: Array, shrinkage: float | str, reg_covar:
         amount = np.asarray(shrinkage, dtype=np.float64)
     diagonals = variances[:, :, None] * np.eye(n_columns)
     shrunk: Array = (1.0 - amount) * covariances + amount * diagonals
+    return shrunk
+
+
+def shrink_together(covariances: Array, counts: Array, reg_covar: float = 0.0) -> Array:
+    """Covariances on their way to what all components have in common, as far as their rows are few.
+
+    The common covariance T is the mean over components, itself shrunk by "oas". A component with n rows and d columns
+    gets `(1 - a) S + a T` with `a = p / (n + p)`, as if `p = (d + 1) / 2` rows of T were added; p is 1 where there
+    are variances only. The amount fades out, in the logarithm of `n / (d + 1)`, between `ILL_POSED` and `WELL_POSED`;
+    beyond, S stays as it is. See `experiments/shrinkage.py` for how this rule was chosen.
+
+    Parameters
+    ----------
+    covariances : array of shape (n_components, n_columns, n_columns) or (n_components, n_columns)
+    counts : array of shape (n_components,)
+    reg_covar : float, default=0.0
+        Will be added to the variances.
+    """
+    is_matrix = covariances.ndim == 3
+    common = np.average(covariances, axis=0, weights=counts)
+    if is_matrix:
+        common = shrink(common[None], counts.sum(keepdims=True), "oas", reg_covar)[0]
+    ratio = counts / (covariances.shape[1] + 1 if is_matrix else 2)
+    fading = np.log(WELL_POSED / np.maximum(ratio, ILL_POSED)) / np.log(WELL_POSED / ILL_POSED)
+    amount = per_component(0.5 / (0.5 + ratio) * np.maximum(fading, 0.0), covariances)
+    shrunk: Array = (1.0 - amount) * covariances + amount * common
     return shrunk
 
 

@@ -243,6 +243,15 @@ class Density(ABC):
         """
         return np.where(np.isnan(XT), self.means(block)[:, :, None], XT)
 
+    def conditional_deviations(self, block: Block, XT: Array) -> Array:
+        """Standard deviations of gaps within each component, 0 elsewhere; shapes and default as of `conditional`."""
+        return np.where(np.isnan(XT), self.deviations(block)[:, :, None], 0.0)
+
+    def values(self, block: Block, column: int) -> Array | None:
+        """The values that one column can have, all but the most unlikely, (n_values,); None: it is continuous."""
+        del block, column
+        return None
+
     @abstractmethod
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Draw a row from each labelled component; (n_rows, n_columns)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Real
@@ -16,7 +16,7 @@ from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.factors import add_statistics, make_block, make_statistics, scale_statistics, variances
 from vpem.core.blocks.packed import Densities, MatrixLayout, make_layout
 from vpem.core.blocks.tiles import Layout, Tile
-from vpem.core.blocks.weights import TINY_COUNT
+from vpem.core.blocks.weights import LOWEST, TINY_COUNT
 
 LEANING = 1e-8
 """Relative difference across the diagonal up to which a covariance counts as symmetric."""
@@ -32,8 +32,9 @@ class Gaussian(Density):
         As scikit-learn defines them, within each block.
     reg_covar : float, default=1e-6
         Added to every variance, as in scikit-learn.
-    shrinkage : float, "oas" or None, default=None
-        How far covariances are drawn toward their diagonals, from 0 to 1; for "full" and "tied".
+    shrinkage : float, "oas", "auto" or None, default=None
+        How far covariances are drawn toward their diagonals, from 0 to 1; for "full" and "tied". "auto" draws those
+        of components with few rows for their columns toward what all components have in common, for all types.
     """
 
     covariance_type: str = "full"
@@ -49,11 +50,13 @@ class Gaussian(Density):
         if not _is_number(added) or not 0 <= float(added) < inf:
             raise ValueError(f"expected reg_covar to be a finite number, 0 or more, got {added!r}")
         object.__setattr__(self, "reg_covar", float(added))
-        if amount is None:
+        if amount is None or (isinstance(amount, str) and amount == "auto"):
             return
         if not (isinstance(amount, str) and amount == "oas"):
             if not _is_number(amount) or not 0 <= float(amount) <= 1:
-                raise ValueError(f"expected shrinkage to be None, 'oas' or a number from 0 to 1, got {amount!r}")
+                raise ValueError(
+                    f"expected shrinkage to be None, 'auto', 'oas' or a number from 0 to 1, got {amount!r}"
+                )
             object.__setattr__(self, "shrinkage", float(amount))
         if amount != 0 and not self.is_matrix:
             raise ValueError(
@@ -194,12 +197,13 @@ class Gaussian(Density):
     ) -> tuple[list[Block], list[list[int]]]:
         """`m_step` of many blocks; those that are equally wide at once, as one block of many components.
 
-        Tied covariances are one block's affair.
+        Tied covariances, and those that shrink toward each other, are one block's affair.
         """
+        is_one_affair = self.is_tied or self.shrinkage == "auto"
         n_components = len(statistics[0].counts)
         groups: dict[tuple[int, int], list[int]] = {}
         for b, own in enumerate(statistics):
-            groups.setdefault((own.means.shape[1], b if self.is_tied else 0), []).append(b)
+            groups.setdefault((own.means.shape[1], b if is_one_affair else 0), []).append(b)
         found: list[Block] = list(previous)
         broken: list[list[int]] = [[] for _ in statistics]
         for members in groups.values():
@@ -331,20 +335,42 @@ class Gaussian(Density):
         correlations: Array = block.covariances / deviations[:, :, None] / deviations[:, None, :]
         return correlations
 
+    def marginal(self, block: Block, column: int, points: Array) -> Array:
+        """See `Density`; a normal curve of each component."""
+        deviations = self.deviations(block)[:, [column]]
+        distances = (points - block.means[:, [column]]) / deviations
+        found: Array = np.maximum(-0.5 * (distances**2 + np.log(2 * np.pi)) - np.log(deviations), LOWEST)
+        return found
+
     def conditional(self, block: Block, XT: Array) -> Array:
         """See `Density`; gaps follow from the other columns."""
-        filled, gaps = super().conditional(block, XT), np.isnan(XT)
-        patterns, numbers = np.unique(gaps, axis=1, return_inverse=True)
-        for number, gone in enumerate(patterns.T):
-            if not self.is_matrix or gone.all() or not gone.any():
-                continue
-            rows, there = np.flatnonzero(numbers.ravel() == number), ~gone
-            slopes = np.linalg.solve(
-                block.covariances[:, there][:, :, there], block.covariances[:, there][:, :, gone]
-            )
-            moved = XT[there][:, rows] - block.means[:, there, None]
+        filled = super().conditional(block, XT)
+        for gone, rows, slopes in self._regressions(block, XT):
+            moved = XT[~gone][:, rows] - block.means[:, ~gone, None]
             filled[np.ix_(np.arange(len(filled)), gone, rows)] += slopes.transpose(0, 2, 1) @ moved
         return filled
+
+    def conditional_deviations(self, block: Block, XT: Array) -> Array:
+        """See `Density`; they depend on which columns are gaps, not on the values of the others."""
+        found = super().conditional_deviations(block, XT)
+        for gone, rows, slopes in self._regressions(block, XT):
+            explained = (block.covariances[:, ~gone][:, :, gone] * slopes).sum(axis=1)
+            left = variances(block.covariances)[:, gone] - explained
+            found[np.ix_(np.arange(len(found)), gone, rows)] = np.sqrt(np.maximum(left, 0.0))[:, :, None]
+        return found
+
+    def _regressions(self, block: Block, XT: Array) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp], Array]]:
+        """Which columns are gaps, in which rows, and the slopes with which these follow from the others.
+
+        Slopes have the shape (n_components or 1, n_columns there, n_columns gone). Rows in which nothing is a gap, or
+        everything, are left out.
+        """
+        patterns, numbers = np.unique(np.isnan(XT), axis=1, return_inverse=True)
+        for number, gone in enumerate(patterns.T):
+            if self.is_matrix and gone.any() and not gone.all():
+                seen = block.covariances[:, ~gone]
+                slopes = np.linalg.solve(seen[:, :, ~gone], seen[:, :, gone])
+                yield gone, np.flatnonzero(numbers.ravel() == number), np.asarray(slopes, dtype=np.float64)
 
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Density`."""

@@ -323,7 +323,8 @@ class Tally(ColumnTally):
                 variances = np.diagonal(scatter)
                 if not (variances > 0).all():
                     return True
-                correlations = scatter / np.sqrt(np.outer(variances, variances))
+                deviations = np.sqrt(variances)  # one by one: products of tiny variances would vanish
+                correlations = scatter / deviations[:, None] / deviations
                 if not distance <= FAR * np.linalg.eigvalsh(correlations)[0]:
                     return True
         return False

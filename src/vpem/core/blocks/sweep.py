@@ -41,6 +41,9 @@ N_WORST = 16
 EQUAL = 1e-9
 """Relative difference of scores below which rows count as equal."""
 
+EQUAL_SHARES = 1e-6
+"""Difference of responsibilities below which another label is a matter of rounding."""
+
 
 @dataclass(eq=False)
 class Sums:
@@ -56,6 +59,10 @@ class Sums:
     """What every block collects, by its own view's responsibilities."""
     disagreement: float = 0.0
     """Largest difference between two views' responsibilities."""
+    differences: float = 0.0
+    """Sum over rows of the largest difference between two views' responsibilities."""
+    n_split: int = 0
+    """Rows whose most probable component is not the same in all views."""
     worst: tuple[Array, NDArray[np.intp]] = field(default_factory=lambda: (np.empty(0), np.empty(0, dtype=np.intp)))
     """Lowest scores of single rows, in the first view, in ascending order; and those rows."""
 
@@ -85,6 +92,8 @@ class Sums:
         self.scores += other.scores
         self.entropies += other.entropies
         self.disagreement = max(self.disagreement, other.disagreement)
+        self.differences += other.differences
+        self.n_split += other.n_split
         if self.collected is not None and other.collected is not None:
             self.collected.add(other.collected)
         scores, rows = (np.concatenate(pair) for pair in zip(self.worst, other.worst, strict=True))
@@ -184,7 +193,7 @@ class Pass:
         first : int, default=0
             The view in which badly explained rows are looked for.
         compare : bool, default=False
-            Find the largest disagreement between views.
+            Find how far views disagree.
         """
         scores = np.empty((self.n_views, tile.XT.shape[1]))
         if self.log_weights is None:
@@ -196,7 +205,12 @@ class Pass:
             into.seen.append((np.where(is_missing, np.inf, scores[first]), tile.rows))
         into.scores += scores.sum(axis=1)
         if compare and self.n_views > 1:
-            into.disagreement = max(into.disagreement, float((sums.max(axis=0) - sums.min(axis=0)).max()))
+            differences = (sums.max(axis=0) - sums.min(axis=0)).max(axis=0)
+            labels = sums.argmax(axis=1)
+            into.disagreement = max(into.disagreement, float(differences.max()))
+            into.differences += float(differences.sum())
+            # Of components that are equally probable to rounding, either may come first.
+            into.n_split += int(((labels != labels[0]).any(axis=0) & (differences > EQUAL_SHARES)).sum())
         if into.collected is not None:
             into.collected.collect(tile, sums, self.views)
 

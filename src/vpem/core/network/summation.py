@@ -125,6 +125,17 @@ class Summation(ABC):
     def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
         """Raise ValueError if this network cannot add this way."""
 
+    def error_factor(self, network: Network) -> float | None:
+        """How far a root's sum is from the exact one, as a share of the spread of the terms: known before any sum.
+
+        0 if every root gets the exact sum; None if the summation does not tell.
+        """
+        return 0.0 if self.is_common and self.matrix(network) is not None else None
+
+    def rounds_needed(self, network: Network, tolerance: float) -> int | None:  # noqa: ARG002 (for others to use)
+        """Rounds after which the error factor would be at most `tolerance`; None if rounds do not change it."""
+        return None
+
     @abstractmethod
     def schedule(
         self,

@@ -1,4 +1,4 @@
-"""Figures of fits, made with matplotlib (`pip install vpem[figures]`)."""
+"""Figures of fits and networks."""
 
 from __future__ import annotations
 
@@ -6,26 +6,15 @@ import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
-from matplotlib import rc_context
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
+from vpem.figures.style import COLOURS, STYLES, make_figure
 from vpem.files import replacing
 
-# Okabe and Ito's colours, told apart with any colour vision; widths and dashes keep equal curves visible.
-STYLES: tuple[dict[str, Any], ...] = (
-    {"color": "#000000", "linestyle": "-", "linewidth": 1.5},
-    {"color": "#56b4e9", "linestyle": "-", "linewidth": 5.0},
-    {"color": "#d55e00", "linestyle": "--", "linewidth": 1.8},
-    {"color": "#009e73", "linestyle": "-.", "linewidth": 1.8},
-    {"color": "#cc79a7", "linestyle": ":", "linewidth": 2.2},
-)
-COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#0072b2", "#999999")
-"""Of areas and signs, by the same authors."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = "") -> Figure:
@@ -37,7 +26,9 @@ def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = 
         Name of the method to its `lower_bounds_`.
     title : str
     """
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    from matplotlib.ticker import MaxNLocator
+
+    figure = make_figure(6.4, 4.0)
     axes = figure.add_subplot()
     for number, (name, values) in enumerate(trajectories.items()):
         axes.plot(range(1, len(values) + 1), values, label=name, **STYLES[number % len(STYLES)])
@@ -58,7 +49,9 @@ def plot_selection(found: Sequence[Mapping[str, Any]]) -> Figure:
         With the keys `components`, `bic` and `aic`; both None for a number of components whose fit collapsed, which
         becomes a dotted line. At least one has numbers.
     """
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    from matplotlib.ticker import MaxNLocator
+
+    figure = make_figure(6.4, 4.0)
     axes = figure.add_subplot()
     sizes = [one["components"] for one in found]
     for number, name in enumerate(("bic", "aic")):
@@ -100,6 +93,8 @@ def draw_network(
     size : float
         Of the signs, in points squared.
     """
+    from matplotlib.collections import LineCollection
+
     places = nx.get_node_attributes(graph, "pos")
     if len(places) < len(graph):
         places = nx.kamada_kawai_layout(graph)
@@ -131,6 +126,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
 
     The same figure gives the same SVG, to the byte.
     """
+    from matplotlib import rc_context
+
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, rc_context({"svg.hashsalt": "vpem", "svg.fonttype": "none"}):

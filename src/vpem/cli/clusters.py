@@ -1,0 +1,143 @@
+"""What the clusters are, in the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+
+from vpem.cli.app import out, plain, say
+from vpem.cli.labels import Classes
+from vpem.words import as_count, short_number
+
+if TYPE_CHECKING:
+    from vpem import VerticalMixture
+    from vpem.meaning import Certainty, Profile
+    from vpem.reading import Rows
+
+MOST_CLASSES = 20
+"""Classes in a table; the largest ones."""
+DEFAULT_TOP = 12
+"""Columns that `vpem show` shows unless told otherwise."""
+TOP_COLUMNS = 5
+"""Of each component, where there is no room for a table, unless told otherwise."""
+
+
+def describe_clusters(model: VerticalMixture, top: int) -> None:
+    """Profiles of the components, by the most informative columns.
+
+    A table with a column for each component, if the terminal has room for it, and else a list for each component.
+    """
+    from vpem.meaning import entropy
+
+    found, nats = model._profile(), [one.nats for one in model._column_information()]
+    names = model._column_names()
+    order = sorted(range(len(names)), key=lambda column: -nats[column])[:top]
+    say("")
+    rows = [
+        [names[c], f"{nats[c]:.2f}", _value(found.overall_means[c], found.overall_deviations[c])]
+        + [_cell(found, k, c) for k in range(len(found.shares))]
+        for c in order
+    ]
+    heads = ["column", "nats", "everyone", *(f"{k}: {share:.1%}" for k, share in enumerate(found.shares))]
+    widths = [max(map(len, texts)) + 2 for texts in zip(heads, *rows, strict=True)]
+    if sum(widths) <= out.width:
+        table = Table(*heads, box=None)
+        for row in rows:
+            table.add_row(*map(plain, row))
+        out.print(table, highlight=False)
+    else:
+        _list_components(found, names, top)
+        best = ", ".join(f"{names[c]} {nats[c]:.2f}" for c in order)
+        say(f"most informative columns (nats): {best}")
+    left = len(names) - len(order)
+    if left:
+        say(f"and {as_count(left, 'more column', 'more columns')}; --top {len(names)} shows all")
+    say("mean ± deviation (distance from everyone, in everyone's deviations)")
+    say(f"nats: what a column tells about the component; {entropy(found.shares):.2f} would tell it for sure")
+    say("")
+
+
+def _list_components(found: Profile, names: list[str], top: int) -> None:
+    """For each component the columns in which it is farthest from everyone."""
+    number = top if top > DEFAULT_TOP else min(top, TOP_COLUMNS)
+    for k, share in enumerate(found.shares):
+        far = np.argsort(-np.abs(found.distances[k]), kind="stable")[:number]
+        say(f"component {k}, {share:.1%} of the rows")
+        table = Table(show_header=False, box=None, pad_edge=False)
+        for c in far:
+            table.add_row("  " + plain(names[c]), _cell(found, k, c))
+        out.print(table, highlight=False)
+
+
+def _cell(found: Profile, k: int, column: Any) -> str:
+    return f"{_value(found.means[k, column], found.deviations[k, column])} ({found.distances[k, column]:+.1f})"
+
+
+def _value(mean: float, deviation: float) -> str:
+    return f"{short_number(mean)} ± {short_number(deviation)}"
+
+
+def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes) -> None:
+    """Known classes against the components of the fit, for rows that have both."""
+    from vpem.metrics import compare_labels
+
+    known = (
+        [classes.get(one) for one in zip(*(rows.keys or {}).values(), strict=True)]
+        if isinstance(classes, dict)
+        else classes
+    )
+    is_there = ~np.isnan(rows.values).all(axis=1) & np.array([one is not None for one in known])
+    if not is_there.any():
+        say("label: no row with a class has any value")
+        return
+    responsibilities = _responsibilities(model, rows.values[is_there])
+    given = [str(one) for one, used in zip(known, is_there, strict=True) if used]
+    n_components = responsibilities.shape[1]
+    found = compare_labels(given, responsibilities.argmax(axis=1), n_components)
+    table = Table("class", box=None)
+    for head in ("rows", *map(str, range(n_components))):
+        table.add_column(head, justify="right")
+    sizes = found.confusion.sum(axis=1)
+    largest = sorted(np.argsort(-sizes, kind="stable")[:MOST_CLASSES])
+    for place in largest:
+        numbers = [f"{number:,}" if number else "." for number in found.confusion[place]]
+        table.add_row(plain(str(found.classes[place])), f"{sizes[place]:,}", *numbers)
+    say("")
+    out.print(table, highlight=False)
+    if len(found.classes) > len(largest):
+        say(f"and {as_count(len(found.classes) - len(largest), 'smaller class', 'smaller classes')}")
+    say(
+        f"classes and components: adjusted Rand index {found.adjusted_rand:.3f}, normalized mutual information "
+        f"{found.mutual_information:.3f}, accuracy {found.accuracy:.1%} ({as_count(len(given), 'row')})"
+    )
+
+
+def _responsibilities(model: VerticalMixture, values: Any) -> Any:
+    """Of an array whose columns are the model's, though it has no names."""
+    names = model.__dict__.pop("feature_names_in_", None)
+    try:
+        return model.predict_proba(values)
+    finally:
+        if names is not None:
+            model.feature_names_in_ = names
+
+
+def describe_certainty(found: Certainty) -> None:
+    """How sure labels are, and which components are confused the most."""
+    line = f"labels: {found.sure_share:.1%} are sure (above 95%)"
+    pairs = [f"{share:.0%} of the rows of {i} with {j}" for i, j, share in found.confused_pairs(3)]
+    say(f"{line}; expected to be confused: {', '.join(pairs)}" if pairs else line)
+
+
+def describe_unusual(found: dict[str, Any], names: list[str], ids: dict[str, list[str]] | None) -> None:
+    """Rows that fit badly: their ids, or else their numbers, counted from 1."""
+    table = Table("row", "as bad or worse", "log-density", "component", "column", "its distance", box=None)
+    for place, row in enumerate(found["row"]):
+        name = f"{row + 1:,}" if ids is None else " ".join(texts[row] for texts in ids.values())
+        told = f"1 in {1 / found['tail_probability'][place]:,.0f}", f"{found['log_density'][place]:.2f}"
+        column, distance = names[int(found["column"][place])], f"{found['distance'][place]:+.1f} deviations"
+        table.add_row(*map(plain, (name, *told, str(found["component"][place]), column, distance)))
+    say("rows that fit worst (keep this to those who may see the rows)")
+    out.print(table, highlight=False)

@@ -1,0 +1,166 @@
+"""Commands that tell what a model knows about rows, and how models differ."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+import vpem
+from vpem.cli.app import (
+    Decimal,
+    Encoding,
+    Header,
+    Id,
+    Separator,
+    Tables,
+    app,
+    err,
+    free_name,
+    out,
+    plain,
+    plainly,
+    say,
+)
+from vpem.cli.gathering import columns_of
+from vpem.cli.summary import count
+from vpem.files import check_outputs
+from vpem.reading import TABLES, Form, TableError, write
+from vpem.words import as_bytes
+
+if TYPE_CHECKING:
+    from vpem import VerticalMixture
+    from vpem.meaning import Comparison
+
+
+@app.command()
+@plainly
+def impute(
+    model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
+    tables: Tables,
+    id_column: Id = None,
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    deviations: Annotated[
+        bool, typer.Option("--deviations", help="Add columns of how far off values may be.")
+    ] = False,
+    output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("imputed.csv"),
+) -> None:
+    """Fill the gaps of tables with what a model expects there, given the rest of the row.
+
+    Columns of a party that is not in the tables are filled in as a whole.
+
+    Example: `vpem impute model.vpem people.csv --id person --deviations -o imputed.csv`
+    """
+    check_outputs([output], [model, *tables], endings=TABLES)
+    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    fitted = vpem.load(model)
+    names = fitted._column_names()
+    values, ids, absent = columns_of(fitted, tables, id_column, form)
+    if absent:
+        err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values are filled in"))
+    filled, spread = fitted.impute(values, return_std=True)
+    columns: dict[str, Any] = {free_name(name, names): texts for name, texts in (ids or {}).items()}
+    columns |= {name: filled[:, place] for place, name in enumerate(names)}
+    if deviations:
+        taken = list(columns)
+        columns |= {free_name(f"{name}_deviation", taken): spread[:, place] for place, name in enumerate(names)}
+    write(output, columns)
+    gaps = int(np.isnan(values).sum())
+    say(f"{count(gaps, 'gap')} of {values.size:,} values filled in, {count(len(values), 'row')}: {output}")
+
+
+@app.command()
+@plainly
+def compare(
+    paths: Annotated[list[Path], typer.Argument(help="Models that vpem fit wrote, then tables with their columns.")],
+    id_column: Id = None,
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+) -> None:
+    """Compare models side by side; with tables, on the same rows.
+
+    Without a table the log-likelihood is the one of each model's own fit. With tables it is that of their rows, with
+    BIC and AIC (the smaller, the better) and how far the labels agree (adjusted Rand index, 1: the same).
+
+    Example: `vpem compare star.vpem ring.vpem people.csv`
+    """
+    from vpem.meaning import compare_models
+
+    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    files, tables = _divide(paths)
+    stems = [path.stem for path in files]
+    names = stems if len(set(stems)) == len(stems) else list(map(str, files))
+    models = dict(zip(names, (vpem.load(path) for path in files), strict=True))
+    found = compare_models(models, _same_rows(models, tables, id_column, form) if tables else None)
+    _print_facts(found)
+    if found.agreement is not None:
+        say(f"\nagreement of the labels of {count(found.n_rows, 'row')} (adjusted Rand index)")
+        table = Table("", *map(plain, found.names), box=None)
+        for name, row in zip(found.names, found.agreement, strict=True):
+            table.add_row(plain(name), *(f"{value:.3f}" for value in row))
+        out.print(table, highlight=False)
+    else:
+        say("add a table with the models' columns for BIC and the agreement of labels")
+    if not found.same_columns:
+        err.print("[yellow]note:[/yellow] the models have different columns: their log-likelihoods do not compare")
+
+
+def _divide(paths: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Models and tables: a model is a zip archive, which no table is."""
+    for path in paths:
+        if not path.is_file():
+            raise TableError(f"{path}: expected a model or a table, found no such file")
+    is_model = [path.suffix == ".vpem" or zipfile.is_zipfile(path) for path in paths]
+    models = [path for path, model in zip(paths, is_model, strict=True) if model]
+    if len(set(models)) < 2:
+        raise TableError(f"expected two different models or more, got {', '.join(map(str, models)) or 'none'}")
+    return list(dict.fromkeys(models)), [path for path, model in zip(paths, is_model, strict=True) if not model]
+
+
+def _same_rows(
+    models: dict[str, VerticalMixture], tables: list[Path], id_column: str | None, form: Form
+) -> list[Any]:
+    """For each model its columns of the rows that all have; in the same order."""
+    from vpem.reading import look_at_all
+
+    sources, parts = look_at_all(tables, form), []
+    told: set[str] = set()
+    for model in models.values():
+        wanted, names = set(model._column_names()), getattr(model, "feature_names_in_", None)
+        own = [
+            source.path
+            for source in sources
+            if len(tables) == 1 or any({name, f"{source.party}.{name}"} & wanted for name in source.names)
+        ]
+        values, ids, _ = columns_of(model, own or tables, id_column, form, told)
+        if names is not None:
+            model.feature_names_in_ = names
+        parts.append((values, None if ids is None else list(zip(*ids.values(), strict=True))))
+    if any(ids is None for _, ids in parts):
+        return [values for values, _ in parts]
+    places = [{one: number for number, one in enumerate(ids or ())} for _, ids in parts]
+    shared = [one for one in places[0] if all(one in place for place in places)]
+    return [values[[place[one] for one in shared]] for (values, _), place in zip(parts, places, strict=True)]
+
+
+def _print_facts(found: Comparison) -> None:
+    on_rows = found.agreement is not None
+    heads = ["model", "K", "columns", "iterations", "log-lik./row"]
+    table = Table(*heads, *(["BIC", "AIC"] if on_rows else []), "sent", box=None)
+    best = {name: min(one[name] for one in found.facts) for name in ("bic", "aic")} if on_rows else {}
+    for name, one in zip(found.names, found.facts, strict=True):
+        iterations = f"{one['iterations']}" + ("" if one["converged"] else " (not converged)")
+        likelihood = one["log_likelihood" if on_rows else "fit_log_likelihood"]
+        criteria = [f"{one[key]:,.1f}" + (" *" if one[key] == value else "  ") for key, value in best.items()]
+        sizes = str(one["components"]), str(one["columns"]), iterations, f"{likelihood:.4f}"
+        table.add_row(plain(name), *sizes, *criteria, as_bytes(one["bytes"]))
+    out.print(table, highlight=False)

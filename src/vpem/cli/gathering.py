@@ -1,0 +1,154 @@
+"""Tables that the commands read: which columns, whose they are, and what was found out about the files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vpem.cli.app import err, plain
+from vpem.reading.dialect import Form
+from vpem.reading.problems import MOST_SHOWN, TableError, check_known, unknown
+from vpem.study import read_parties
+
+if TYPE_CHECKING:
+    from vpem import VerticalMixture
+    from vpem.reading import Rows, Source
+
+
+def gather(
+    tables: list[Path],
+    id_column: str | None,
+    parties: Path | None,
+    ignore: list[str],
+    form: Form | None = None,
+    check: Callable[[list[str]], object] = lambda _: None,
+) -> tuple[Rows, Any]:
+    """Rows of one table or of several, and which columns are whose; `check` sees the parties before rows are read."""
+    from vpem.reading import join, look_at_all, read
+
+    if parties is not None and len(tables) > 1:
+        raise TableError("expected no --parties with several tables: each file is a party of its own")
+    partition: Any = None if parties is None else read_parties(parties)
+    sources = look_at_all(tables, form)
+    ids, ignored = find_names(sources, id_column, ignore)
+    if partition is not None or len(tables) > 1:
+        check([source.party for source in sources] if partition is None else list(partition))
+    elif sources[0].index is None:  # or else the columns, which are the parties, are known only then
+        check([name for name in sources[0].names if name not in ids and name not in ignored])
+    if len(tables) > 1:
+        rows = join(sources, ids, lambda party, name: not ignored & {name, f"{party}.{name}"})
+        partition = rows.parties
+    elif partition is not None:
+        partition = {party: [name for name in own if name not in ignored] for party, own in partition.items()}
+        rows = read(sources[0], id_column=ids, columns=[name for own in partition.values() for name in own])
+    else:
+        rows = read(sources[0], id_column=ids, keep=lambda name: name not in ignored)
+        partition = {name: [name] for name in rows.names}
+    _tell(rows)
+    numbers = {name: number for number, name in enumerate(rows.names)}
+    return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
+
+
+def columns_of(
+    fitted: VerticalMixture,
+    tables: list[Path],
+    id_column: str | None,
+    form: Form | None = None,
+    told: set[str] | None = None,
+) -> tuple[Any, dict[str, list[str]] | None, list[str]]:
+    """The model's columns in its order, as far as the tables have them; the ids; parties that are not there.
+
+    Notes in `told` are not told again.
+    """
+    from vpem.reading import join, look_at_all, read
+
+    wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
+    if hasattr(fitted, "feature_names_in_"):
+        del fitted.feature_names_in_
+    sources = look_at_all(tables, form)
+    ids, _ = find_names(sources, id_column)
+    if len(tables) > 1:
+        rows = join(sources, ids, lambda party, name: name in wanted or f"{party}.{name}" in wanted)
+    else:
+        own = [name for name in sources[0].names if name not in ids]
+        known = [name for name in own if name in wanted or f"{sources[0].party}.{name}" in wanted]
+        if wanted and not known:
+            check_known(wanted[0], own, f"{tables[0]}: the model's column")
+        rows = read(sources[0], id_column=ids, columns=known if wanted else None)
+    _tell(rows, told)
+    if not wanted:
+        return rows.values, rows.keys, []
+    place: dict[str, int] = {}
+    for party, own in (rows.parties or {sources[0].party: rows.names}).items():
+        for name in own:
+            place.setdefault(name if name in wanted else f"{party}.{name}", rows.names.index(name))
+    values, absent = np.full((len(rows.values), len(wanted)), np.nan), []
+    missing: list[str] = []
+    for owner, held in fitted.partition_.items():
+        there = [column for column in held if wanted[column] in place]
+        if not there:
+            absent.append(str(owner))
+        for column in held if there else []:
+            text = unknown(wanted[column], list(place), f"the model's column (of {owner})")
+            if text is None:
+                values[:, column] = rows.values[:, place[wanted[column]]]
+            else:
+                missing.append(text)
+    if missing:
+        raise TableError("\n".join(missing))
+    return values, rows.keys, absent
+
+
+def check_choices(**options: tuple[str, Sequence[str]]) -> None:
+    """Raise for options that are none of the words they may be; before any table is read."""
+    wrong = []
+    for option, (given, known) in options.items():
+        text = unknown(given, known, f"expected --{option.replace('_', '-')} to be one of its words:")
+        if text is not None:
+            wrong.append(text)
+    if wrong:
+        raise TableError("\n".join(wrong))
+
+
+def split_names(given: str, known: Sequence[str]) -> list[str]:
+    """Names that commas separate, as in a line of CSV; a known name with a comma in it is one."""
+    if given in known:
+        return [given]
+    return [name.strip() for name in next(csv.reader([given], skipinitialspace=True), []) if name.strip()]
+
+
+def find_names(
+    sources: Sequence[Source], id_column: str | None, ignore: Sequence[str] = ()
+) -> tuple[list[str], set[str]]:
+    """Columns that make the id, and those to leave out; all that is wrong with either is in one message."""
+    every = list(dict.fromkeys(name for source in sources for name in source.names))
+    if id_column is None and len(sources) > 1:
+        shared = [name for name in every if all(name in source.names for source in sources)]
+        hint = f" All have {', '.join(shared[:10])}{' ...' if len(shared) > 10 else ''}" if shared else ""
+        raise TableError(f"expected --id with several tables, got none; which column names the rows?{hint}")
+    ids = [] if id_column is None else split_names(id_column, every)
+    wrong = [unknown(name, source.names, f"{source.path}: --id: column") for name in ids for source in sources]
+    of_parties = [f"{source.party}.{name}" for source in sources for name in source.names] if len(sources) > 1 else []
+    known = [name for name in every if name not in ids] + of_parties
+    ignored = [name for given in ignore for name in split_names(given, [*every, *of_parties])]
+    for name in ignored:
+        if name in ids:
+            wrong.append(f"expected other columns for --ignore than for --id, got {name!r}")
+        else:
+            wrong.append(unknown(name, known, "--ignore: column"))
+    texts = [text for text in wrong if text is not None]
+    if texts:
+        raise TableError("\n".join(texts[:MOST_SHOWN]))
+    return ids, set(ignored)
+
+
+def _tell(rows: Rows, told: set[str] | None = None) -> None:
+    told = set() if told is None else told
+    for note in rows.notes:
+        if note not in told:
+            err.print(f"[yellow]note:[/yellow] {plain(note)}", highlight=False)
+            told.add(note)

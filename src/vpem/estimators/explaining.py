@@ -1,0 +1,235 @@
+"""What the clusters of a fitted mixture are, and what its gaps would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from vpem import meaning
+from vpem.core.network.parties import Network
+from vpem.core.rows import row_chunks
+from vpem.estimators import checks, frames
+from vpem.meaning import Certainty, Information, Profile
+from vpem.simulation.model import Mixture
+
+Array = NDArray[np.float64]
+
+
+class ExplainedMixture:
+    """Profiles, importance, certainty and imputation of a fitted mixture."""
+
+    weights_: Array
+    n_features_in_: int
+    partition_: dict[Any, list[int]]
+    _network: Network
+    _mixture: Mixture
+
+    def profile(self) -> Any:
+        """What each component looks like, column by column, in the columns' units.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each component and column: `component`, `share` (of all rows), `party`, `column`, `mean` and
+            `deviation` within the component, `overall_mean` and `overall_deviation` of everyone, and `distance`:
+            of the mean from everyone's, in overall deviations, with a sign. Without pandas a data frame of polars;
+            without both a table of Arrow.
+        """
+        found, names, party_of = self._profile(), self._column_names(), self._party_of_column()
+        n_components, n_features = found.means.shape
+        return frames.make_frame(
+            {
+                "component": np.repeat(np.arange(n_components), n_features),
+                "share": np.repeat(found.shares, n_features),
+                "party": party_of * n_components,
+                "column": names * n_components,
+                "mean": found.means.ravel(),
+                "deviation": found.deviations.ravel(),
+                "distance": found.distances.ravel(),
+                "overall_mean": np.tile(found.overall_means, n_components),
+                "overall_deviation": np.tile(found.overall_deviations, n_components),
+            }
+        )
+
+    def importance(self, by: str = "column") -> Any:
+        """Which columns, or which parties, make the clusters: the information that they give about the component.
+
+        This is the mutual information under the fitted model: it needs no rows, and each party can compute its own
+        part from its own block and the weights.
+
+        Parameters
+        ----------
+        by : {"column", "party"}, default="column"
+            What a column tells by itself, or what all of a party's columns tell together.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Most informative first: `party` and `column` (or `party` alone), `information` in nats, `error` (standard
+            error, where rows of the model had to be drawn; else 0), and `share` of the entropy of the components,
+            which is the most that there is to tell. Otherwise as `profile`.
+        """
+        checks.check_choice("by", by, ("column", "party"))
+        if by == "column":
+            found, named = self._column_information(), self._column_names()
+            parties = self._party_of_column()
+        else:
+            found, parties, named = self._party_information(), list(map(str, self.partition_)), []
+        order = sorted(range(len(found)), key=lambda place: -found[place].nats)
+        most = meaning.entropy(self.weights_)
+        columns: dict[str, Any] = {"party": [parties[place] for place in order]}
+        if named:
+            columns["column"] = [named[place] for place in order]
+        columns["information"] = np.array([found[place].nats for place in order])
+        columns["error"] = np.array([found[place].error for place in order])
+        columns["share"] = columns["information"] / most if most > 0 else np.zeros(len(order))
+        return frames.make_frame(columns)
+
+    def certainty(self, X: ArrayLike) -> Certainty:
+        """How sure the labels of some rows are, and which components are confused.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Certainty
+            Counts and shares, which say nothing of single rows.
+        """
+        parts = [found[is_there] for found, _, is_there in self._evaluate(X)]
+        responsibilities = np.concatenate(parts)
+        if not len(responsibilities):
+            raise ValueError("expected rows with some values, got gaps (NaN) only")
+        return meaning.make_certainty(responsibilities)
+
+    def unusual_rows(self, X: ArrayLike, n_rows: int = 20) -> Any:
+        """Rows that fit badly: for the party that may see the rows, not for a page that is passed on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        n_rows : int, default=20
+            How many.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Worst first: `row` (its number in X), `tail_probability` that a row of the model with the same gaps fits
+            as badly (at least 1 in 2001; some rows of a large table have small ones by chance), `score` (log-density
+            against the expected one, in deviations), `log_density`, `component`, and the `column` farthest from the
+            component's mean, with its `distance` in the component's deviations. Otherwise as `profile`.
+        """
+        found, names = self._unusual_rows(X, n_rows), self._column_names()
+        return frames.make_frame({**found, "column": [names[column] for column in found["column"]]})
+
+    def impute(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Fill gaps (NaN) with what the model expects, given what a row has.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Also return how far off that may be.
+
+        Returns
+        -------
+        filled : as X
+            A data frame for a data frame, else an array. Columns without gaps stay as they are.
+        deviations : as X
+            Standard deviations of what was filled in, 0 elsewhere. Only with `return_std`.
+        """
+        check_is_fitted(self, "weights_")
+        table = self._read(X)
+        _, density, blocks, columns = self._parts()
+        start, filled, deviations = 0, np.empty(table.shape), np.empty(table.shape)
+        for responsibilities, _, _ in self._evaluate(X):
+            # What each component expects takes as much room as the components' number of tables.
+            for own in row_chunks(0, len(responsibilities), table.shape[1] * responsibilities.shape[1]):
+                rows = slice(start + own.start, start + own.stop)
+                part = np.asarray(table[rows], dtype=np.float64)
+                filled[rows], deviations[rows] = meaning.impute_rows(
+                    density, blocks, columns, part, responsibilities[own]
+                )
+            start += len(responsibilities)
+        changed = np.zeros(table.shape[1], dtype=bool)
+        for rows in row_chunks(0, len(filled), table.shape[1]):
+            changed |= np.isnan(table[rows]).any(axis=0)
+        result = frames.like(X, filled, changed)
+        return (result, frames.like(X, deviations, np.ones_like(changed))) if return_std else result
+
+    # What figures, the program and the report take from
+
+    def _unusual_rows(self, X: ArrayLike, n_rows: int) -> dict[str, Any]:
+        """See `unusual_rows`; the column by its number."""
+        checks.check_count("n_rows", n_rows, 1)
+        check_is_fitted(self, "weights_")
+        parts = list(zip(*self._evaluate(X), strict=True))
+        responsibilities, log_densities = np.concatenate(parts[0]), np.concatenate(parts[1])
+        table = self._read(X)
+        tails, scores = meaning.typicality(*self._parts(), np.asarray(table[:], dtype=np.float64), log_densities)
+        worst = np.lexsort((scores, tails))[:n_rows]
+        worst = worst[np.concatenate(parts[2])[worst]]
+        labels = responsibilities[worst].argmax(axis=1)
+        found = self._profile()
+        distances = (np.asarray(table[worst]) - found.means[labels]) / found.deviations[labels]
+        farthest = np.nan_to_num(np.abs(distances), nan=-1.0).argmax(axis=1)
+        return {
+            "row": worst,
+            "tail_probability": tails[worst],
+            "score": scores[worst],
+            "log_density": log_densities[worst],
+            "component": labels,
+            "column": farthest,
+            "distance": distances[np.arange(len(worst)), farthest],
+        }
+
+    def _profile(self) -> Profile:
+        check_is_fitted(self, "weights_")
+        return meaning.make_profile(*self._parts())
+
+    def _column_information(self) -> list[Information]:
+        """Of each column by itself, in the order of the table."""
+        check_is_fitted(self, "weights_")
+        found: dict[int, Information] = {}
+        weights, density, blocks, columns = self._parts()
+        for block, own in zip(blocks, columns, strict=True):
+            found |= zip(own, meaning.column_information(weights, density, block), strict=True)
+        return [found[column] for column in range(len(found))]
+
+    def _party_information(self) -> list[Information]:
+        """Of each party's columns together, in the order of `partition_`."""
+        check_is_fitted(self, "weights_")
+        weights, density, blocks, columns = self._parts()
+        by_column = self._column_information()
+        place = {c: (number, at) for number, own in enumerate(columns) for at, c in enumerate(own)}
+        found = []
+        for held in self.partition_.values():
+            if len(held) == 1:
+                found.append(by_column[held[0]])
+                continue
+            block = blocks[place[held[0]][0]]
+            found.append(meaning.block_information(weights, density, block, [place[c][1] for c in held]))
+        return found
+
+    def _parts(self) -> tuple[Array, Any, Sequence[Any], list[list[int]]]:
+        """Weights, density, blocks and their columns."""
+        columns = [own.tolist() for own in self._network.block_columns]
+        return self.weights_, self._mixture.density, self._mixture.blocks, columns
+
+    def _column_names(self) -> list[str]:
+        return [str(name) for name in getattr(self, "feature_names_in_", range(self.n_features_in_))]
+
+    def _party_of_column(self) -> list[str]:
+        party_of = {column: str(party) for party, held in self.partition_.items() for column in held}
+        return [party_of[column] for column in range(len(party_of))]
+
+    def _read(self, X: ArrayLike) -> Any:
+        return checks.read_table(self, X, reset=False)
+
+    def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
+        raise NotImplementedError  # `FittedMixture` has it

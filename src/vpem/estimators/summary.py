@@ -1,0 +1,63 @@
+"""A fitted model as a few lines of HTML, for notebooks."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any
+
+from vpem.meaning import as_bytes, as_count, short_number
+
+MOST_COMPONENTS = 12
+TOP_COLUMNS = 3
+
+STYLE = "border-collapse:collapse;margin:.4em 0"
+CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0;border:0;background:none"
+
+
+def model_html(model: Any) -> str:
+    """Summary of a fitted mixture: how the fit went, and what makes each component different.
+
+    It has no rows, no scripts and no colours of its own: it takes those of the notebook.
+    """
+    found = model._profile()
+    nats = [one.nats for one in model._column_information()]
+    names = [escape(name) for name in model._column_names()]
+    lines = {
+        "model": f"{as_count(len(found.shares), 'component')}, {as_count(len(names), 'column')}, "
+        f"{as_count(len(model.partition_), 'party', 'parties')}",
+        "fit": _fit(model),
+        "traffic": f"{as_bytes(model.traffic_.bytes)} in {as_count(model.traffic_.messages, 'message')}, if "
+        "this were a real network",
+    }
+    if len(found.shares) > 1:
+        best = sorted(range(len(names)), key=lambda column: -nats[column])[:5]
+        lines["most informative"] = ", ".join(f"{names[c]} ({nats[c]:.2f} nats)" for c in best)
+    title = f"<b>{escape(type(model).__name__)}</b>"
+    head = "".join(
+        f'<tr><th style="{CELL}">{name}</th><td style="{CELL}">{text}</td></tr>' for name, text in lines.items()
+    )
+    body = "".join(_component(k, found, names) for k in range(min(len(found.shares), MOST_COMPONENTS)))
+    left = len(found.shares) - MOST_COMPONENTS
+    if left > 0:
+        body += (
+            f'<tr><td style="{CELL}" colspan="3">and {as_count(left, "more component", "more components")}</td></tr>'
+        )
+    titles = "".join(f'<th style="{CELL}">{text}</th>' for text in ("component", "share", "farthest from everyone"))
+    tables = f'<table style="{STYLE}">{head}</table><table style="{STYLE}"><tr>{titles}</tr>{body}</table>'
+    return f'<div class="vpem-model">{title}{tables}</div>'
+
+
+def _fit(model: Any) -> str:
+    end = "converged" if model.converged_ else "<b>did not converge</b>"
+    value = getattr(model, "log_likelihood_", model.lower_bound_)
+    bound = f", log-likelihood {value:.4f} per row" if math.isfinite(value) else ""
+    return f"{end} after {as_count(model.n_iter_, 'iteration')}{bound}"
+
+
+def _component(k: int, found: Any, names: list[str]) -> str:
+    distances = found.distances[k]
+    far = sorted(range(len(names)), key=lambda column: -abs(distances[column]))[:TOP_COLUMNS]
+    texts = [f"{names[c]} {short_number(found.means[k, c])} ({distances[c]:+.1f})" for c in far]
+    cells = (str(k), f"{found.shares[k]:.1%}", "; ".join(texts) if len(found.shares) > 1 else "everyone")
+    return "<tr>" + "".join(f'<td style="{CELL}">{text}</td>' for text in cells) + "</tr>"

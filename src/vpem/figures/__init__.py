@@ -1,0 +1,30 @@
+"""Figures of fits and of what the clusters are, made with matplotlib (`pip install vpem[figures]`).
+
+matplotlib is imported with the first figure.
+"""
+
+from vpem.figures.clusters import (
+    plot_certainty,
+    plot_classes,
+    plot_confusion,
+    plot_features,
+    plot_importance,
+    plot_profiles,
+)
+from vpem.figures.fits import draw_network, plot_selection, plot_trajectories, save_figure
+from vpem.figures.style import COLOURS, STYLES
+
+__all__ = [
+    "COLOURS",
+    "STYLES",
+    "draw_network",
+    "plot_certainty",
+    "plot_classes",
+    "plot_confusion",
+    "plot_features",
+    "plot_importance",
+    "plot_profiles",
+    "plot_selection",
+    "plot_trajectories",
+    "save_figure",
+]

@@ -1,0 +1,271 @@
+"""Figures of what the clusters are: each is a matplotlib figure, which a notebook shows by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vpem.figures.style import COLOURS, make_figure
+from vpem.meaning import entropy, short_number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_COLUMNS = 40
+"""Columns in a figure, if there are more."""
+MOST_DOTS = 5000
+"""Rows in a figure, if there are more."""
+MOST_CELLS = 16
+"""Components up to which numbers are written into cells."""
+
+
+def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
+    """Profiles of the components as a heat map: means in the columns' units, colours for the distance from everyone.
+
+    Parameters
+    ----------
+    model : VerticalMixture
+        Fitted.
+    max_columns : int, default=40
+        If there are more, the most informative ones are shown.
+    """
+    from matplotlib.colors import Normalize
+
+    found = model._profile()
+    n_components, n_features = found.means.shape
+    shown = np.arange(n_features)
+    if n_features > max_columns:
+        nats = np.array([one.nats for one in model._column_information()])
+        shown = np.argsort(-nats, kind="stable")[:max_columns]
+    distances = found.distances[:, shown].T
+    limit = float(np.clip(np.abs(distances).max(), 0.5, 3.0))
+    names = _long_names(model)
+    widest = max(len(names[column]) for column in shown)
+    figure = make_figure(max(4.0, 1.6 + 0.075 * widest + 0.75 * n_components), max(3.0, 1.7 + 0.26 * len(shown)))
+    axes = figure.add_subplot()
+    image = axes.imshow(distances, cmap="RdBu_r", norm=Normalize(-limit, limit), aspect="auto")
+    for row, column in enumerate(shown) if n_components <= MOST_CELLS else ():
+        for k in range(n_components):
+            colour = "white" if abs(distances[row, k]) > 0.65 * limit else "black"
+            text = short_number(found.means[k, column])
+            axes.text(k, row, text, ha="center", va="center", fontsize=7, color=colour)
+    axes.set_yticks(range(len(shown)), [names[column] for column in shown], fontsize=8)
+    _name_components(axes.xaxis, found.shares)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axes, label="deviations from everyone", shrink=min(1.0, 12 / len(shown)))
+    some = f"means of the {len(shown)} most informative of {n_features} columns"
+    axes.set_title("means of the components" if len(shown) == n_features else some, fontsize=10)
+    return figure
+
+
+def plot_importance(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
+    """Information of columns and of parties about the component, in nats, with the most that there is to tell.
+
+    Parameters
+    ----------
+    model : VerticalMixture
+        Fitted.
+    max_columns : int, default=40
+        Of columns and of parties, if there are more.
+    """
+    most, known = entropy(model.weights_), list(map(str, model.partition_))
+    of_columns, of_parties = model._column_information(), model._party_information()
+    single = all(len(held) == 1 for held in model.partition_.values())
+    is_plain = single or len(known) > len(COLOURS)  # colours would stand for several parties
+    colour_of = {party: COLOURS[0 if is_plain else number] for number, party in enumerate(known)}
+    panels = [("columns", of_columns, _long_names(model), [colour_of[party] for party in model._party_of_column()])]
+    if not single:
+        panels.append(("parties", of_parties, known, [colour_of[party] for party in known]))
+    lengths = [min(len(found), max_columns) for _, found, *_ in panels]
+    longest, rest = max(lengths), max(lengths) - lengths[-1]
+    figure = make_figure(5.0 * len(panels), max(1.3 + 0.24 * longest, 2.2))
+    # The parties are often few: their panel ends where its bars do.
+    grid = figure.add_gridspec(2, len(panels), height_ratios=[longest - rest + 2, max(rest - 2, 0.01)])
+    for number, (title, found, labels, colours) in enumerate(panels):
+        axes = figure.add_subplot(grid[0 if number and rest > 6 else slice(None), number])
+        order = sorted(range(len(found)), key=lambda place: -found[place].nats)[:max_columns]
+        errors = [2 * found[place].error for place in order]
+        axes.barh(
+            range(len(order)),
+            [found[place].nats for place in order],
+            color=[colours[place] for place in order],
+            xerr=errors if any(errors) else None,
+        )
+        axes.axvline(most, color="#000000", linestyle=":", linewidth=1)
+        axes.set_yticks(range(len(order)), [labels[place] for place in order], fontsize=8)
+        axes.set_ylim(max(len(order), longest if rest <= 6 else 0) - 0.5, -0.5)
+        axes.set_xlim(0, 1.05 * most if most > 0 else 1)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlabel("nats about the component (dotted: all there is)", fontsize=8)
+        axes.set_title(f"{len(order)} of {len(found)} {title}" if len(order) < len(found) else title, fontsize=10)
+    return figure
+
+
+def plot_certainty(model: Any, X: ArrayLike) -> Figure:
+    """How sure the labels of some rows are: the rows by their largest responsibility.
+
+    Parameters
+    ----------
+    model : VerticalMixture
+        Fitted.
+    X : array-like of shape (n_samples, n_features)
+    """
+    found = model.certainty(X)
+    figure = make_figure(6.4, 3.6)
+    axes, below = figure.add_subplot(), np.zeros(len(found.edges) - 1)
+    used = found.counts.sum(axis=0) > 0
+    for k, own in enumerate(found.counts):
+        look = {"color": COLOURS[k % len(COLOURS)], "hatch": ("", "///", "...")[k // len(COLOURS) % 3]}
+        widths = np.diff(found.edges)
+        axes.bar(
+            found.edges[:-1], own / found.n_rows, widths, below, align="edge", edgecolor="white", label=k, **look
+        )
+        below = below + own / found.n_rows
+    axes.set_xlim(min(float(found.edges[:-1][used].min()), 0.5), 1.0)
+    axes.set(xlabel="largest responsibility of a row", ylabel="share of the rows")
+    axes.set_title(
+        f"{found.sure_share:.1%} of {found.n_rows:,} labels are sure (above 95%); mean {found.mean_largest:.3f}",
+        fontsize=10,
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(title="component", frameon=False, fontsize=8, ncols=1 + (len(found.counts) - 1) // 8)
+    return figure
+
+
+def plot_confusion(model: Any, X: ArrayLike) -> Figure:
+    """Which components are confused: expected share of the rows of one that are labelled with another.
+
+    Parameters
+    ----------
+    model : VerticalMixture
+        Fitted.
+    X : array-like of shape (n_samples, n_features)
+    """
+    shares = model.certainty(X).confusion
+    names = [f"{k}" for k in range(len(shares))]
+    texts = [[f"{share:.0%}" if share >= 0.005 else "" for share in row] for row in shares]
+    return _table(shares, texts, names, "rows of component", "expected shares of each component's rows")
+
+
+def plot_classes(classes: ArrayLike, labels: ArrayLike) -> Figure:
+    """Known classes against components: rows of each class in each component, coloured by the share of the class.
+
+    Parameters
+    ----------
+    classes, labels : array-like of shape (n_samples,)
+    """
+    from vpem.metrics import compare_labels
+
+    found = compare_labels(classes, labels)
+    shares = found.confusion / found.confusion.sum(axis=1, keepdims=True)
+    texts = [[f"{count:,}" if count else "" for count in row] for row in found.confusion.tolist()]
+    title = f"adjusted Rand index {found.adjusted_rand:.3f}, mutual information {found.mutual_information:.3f}"
+    return _table(shares, texts, list(map(str, found.classes)), "class", title)
+
+
+def _table(shares: Any, texts: list[list[str]], names: list[str], rows: str, title: str) -> Figure:
+    """A heat map of shares of rows, one line for each name and one column for each component."""
+    n_rows, n_columns = shares.shape
+    figure = make_figure(max(4.2, 1.5 + 0.5 * n_columns), max(2.4, 1.4 + 0.4 * n_rows))
+    axes = figure.add_subplot()
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for row, line in enumerate(texts):
+        for column, text in enumerate(line):
+            colour = "white" if shares[row, column] > 0.55 else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+    axes.set_yticks(range(n_rows), names, fontsize=8)
+    axes.set_xticks(range(n_columns), [str(k) for k in range(n_columns)], fontsize=8)
+    axes.set(xlabel="labelled with component", ylabel=rows)
+    axes.set_title(title, fontsize=9, wrap=True)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axes, label="share")
+    return figure
+
+
+def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | None = None) -> Figure:
+    """Two columns: ellipses of one and two deviations of each component, and rows if there are any.
+
+    Parameters
+    ----------
+    model : VerticalMixture
+        Fitted.
+    one, other : str or int
+        Names or numbers of columns.
+    X : array-like of shape (n_samples, n_features), optional
+        Rows; their colours are their labels. Every so manyth is drawn if there are more than 5,000.
+    """
+    from matplotlib.patches import Ellipse
+
+    found, names = model._profile(), model._column_names()
+    pair = [_number(column, names) for column in (one, other)]
+    figure = make_figure(5.6, 4.6)
+    axes: Any = figure.add_subplot()
+    if X is not None:
+        _add_rows(axes, model, X, pair)
+    for k, covariance in enumerate(_covariances(model, *pair)):
+        colour = COLOURS[k % len(COLOURS)]
+        values, vectors = np.linalg.eigh(covariance)
+        angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
+        for size in (1, 2):
+            width, height = 2 * size * np.sqrt(np.maximum(values[::-1], 0))
+            shape = Ellipse(found.means[k, pair], width, height, angle=angle, fill=False, zorder=3)
+            shape.set(edgecolor=colour, linewidth=2.2 - 0.6 * size)
+            axes.add_patch(shape)
+        label = f"{k}: {found.shares[k]:.0%}"
+        axes.scatter(*found.means[k, pair], color=colour, edgecolors="#000000", s=90, zorder=4, label=label)
+        axes.annotate(str(k), found.means[k, pair], ha="center", va="center", fontsize=7, zorder=5)
+    axes.autoscale_view()
+    axes.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(title="component", frameon=False, fontsize=8, loc="outside right upper")
+    return figure
+
+
+def _add_rows(axes: Any, model: Any, X: Any, pair: list[int]) -> None:
+    labels, values = model.predict(X), np.asarray(model._read(X)[:])[:, pair]
+    rows = np.flatnonzero(~np.isnan(values).any(axis=1))
+    rows = rows[:: -(-len(rows) // MOST_DOTS) or 1]
+    colours = [COLOURS[k % len(COLOURS)] for k in labels[rows]]
+    axes.scatter(*values[rows].T, c=colours, s=5, alpha=0.35, linewidths=0, zorder=1)
+
+
+def _covariances(model: Any, one: int, other: int) -> list[Any]:
+    """Of two columns within each component; (2, 2) each."""
+    _, density, blocks, columns = model._parts()
+    deviations = model._profile().deviations
+    found = [np.diag(own[[one, other]] ** 2) for own in deviations]
+    for block, held in zip(blocks, columns, strict=True):
+        correlations = density.correlations(block)
+        if one == other or one not in held or other not in held or correlations is None:
+            continue
+        for k, own in enumerate(found):
+            rho = correlations[k % len(correlations)][held.index(one), held.index(other)]
+            own[0, 1] = own[1, 0] = rho * deviations[k, one] * deviations[k, other]
+    return found
+
+
+def _number(column: str | int, names: list[str]) -> int:
+    if column in names:
+        return names.index(str(column))
+    if isinstance(column, int | np.integer) and 0 <= column < len(names):
+        return int(column)
+    shown = ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")
+    raise ValueError(f"expected the name or number of a column, one of {shown}, got {column!r}")
+
+
+def _long_names(model: Any) -> list[str]:
+    """Columns with their parties in front, unless their names have them already."""
+    names, parties = model._column_names(), model._party_of_column()
+    is_plain = len(set(parties)) == 1 or not hasattr(model, "feature_names_in_")
+    pairs = zip(parties, names, strict=True)
+    return names if is_plain else [name if party in name else f"{party}: {name}" for party, name in pairs]
+
+
+def _name_components(axis: Any, shares: Any) -> None:
+    labels = [f"{k}\n{share:.0%}" for k, share in enumerate(shares)]
+    axis.set_ticks(range(len(shares)), labels, fontsize=8)
+    axis.set_label_text("component and its share of the rows")

@@ -1,0 +1,30 @@
+"""What the components of a fitted mixture are: pure functions of weights, density, blocks and their columns.
+
+All of them go by the protocol of a density alone, so they hold for every family of columns.
+"""
+
+from vpem.meaning.certainty import Certainty, make_certainty, typicality
+from vpem.meaning.comparing import Comparison, compare_models
+from vpem.meaning.imputing import impute_rows
+from vpem.meaning.information import Information, block_information, column_information, entropy, whole_information
+from vpem.meaning.profiles import Profile, make_profile
+from vpem.words import as_bytes, as_count, short_number
+
+__all__ = [
+    "Certainty",
+    "Comparison",
+    "Information",
+    "Profile",
+    "as_bytes",
+    "as_count",
+    "block_information",
+    "column_information",
+    "compare_models",
+    "entropy",
+    "impute_rows",
+    "make_certainty",
+    "make_profile",
+    "short_number",
+    "typicality",
+    "whole_information",
+]

@@ -1,0 +1,160 @@
+"""How sure the labels are, which components are confused, and which rows the model does not describe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.arrays import Array, Block
+from vpem.core.blocks.density import Density
+from vpem.core.blocks.weights import normalize
+from vpem.meaning.information import SEED
+
+EDGES = np.linspace(0.0, 1.0, 21)
+"""Of the bins of the largest responsibility."""
+SURE = 0.95
+"""Above this, a label counts as sure."""
+N_REFERENCE = 2000
+"""Rows that are drawn to see how likely the model's own rows are."""
+MOST_KEPT = 2**24
+"""Numbers of drawn rows' log-densities that are kept for other rows with the same gaps: 128 MiB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certainty:
+    """How sure the labels of some rows are; no row can be told from it, but for very few rows."""
+
+    n_rows: int
+    """With some value."""
+    counts: NDArray[np.int64]
+    """(n_components, n_bins): rows labelled with each component whose largest responsibility is in the bin."""
+    edges: Array
+    """(n_bins + 1,): of the bins."""
+    confusion: Array
+    """(n_components, n_components): expected share of the rows of component i that are labelled with j."""
+    mean_largest: float
+    """Mean of the largest responsibility: the share of labels that are right, if the model is."""
+    sure_share: float
+    """Rows whose largest responsibility is above 0.95."""
+
+    def confused_pairs(self, most: int = 5, least: float = 0.01) -> list[tuple[int, int, float]]:
+        """Components i and j, and the expected share of rows of i that are labelled with j, largest first."""
+        off = self.confusion - np.diag(np.diag(self.confusion))
+        order = np.argsort(-off, axis=None, kind="stable")[:most]
+        pairs = [(int(place) // len(off), int(place) % len(off)) for place in order]
+        return [(i, j, float(off[i, j])) for i, j in pairs if off[i, j] >= least]
+
+
+def make_certainty(responsibilities: Array) -> Certainty:
+    """Certainty of the labels of rows.
+
+    Parameters
+    ----------
+    responsibilities : array of shape (n_rows, n_components)
+        Of rows with some value.
+    """
+    n_components = responsibilities.shape[1]
+    labels, largest = responsibilities.argmax(axis=1), responsibilities.max(axis=1)
+    bins = np.clip(np.searchsorted(EDGES, largest, side="right") - 1, 0, len(EDGES) - 2)
+    counts = np.zeros((n_components, len(EDGES) - 1), dtype=np.int64)
+    np.add.at(counts, (labels, bins), 1)
+    taken = np.zeros((n_components, n_components))
+    for k in range(n_components):
+        taken[:, k] = responsibilities[labels == k].sum(axis=0)
+    totals = taken.sum(axis=1, keepdims=True)
+    confusion = np.divide(taken, totals, out=np.eye(n_components), where=totals > 0)
+    return Certainty(len(labels), counts, EDGES, confusion, float(largest.mean()), float((largest > SURE).mean()))
+
+
+def typicality(
+    weights: Array,
+    density: Density,
+    blocks: Sequence[Block],
+    columns: Sequence[Sequence[int]],
+    X: Array,
+    log_densities: Array,
+    *,
+    n_draws: int = N_REFERENCE,
+    seed: int = SEED,
+) -> tuple[Array, Array]:
+    """How well each row fits, compared with rows of the model itself that have the same gaps.
+
+    A log-density depends on how many columns a row has, so it is compared with those of rows that are drawn from the
+    model and lack the same columns. That makes rows with different gaps comparable.
+
+    Parameters
+    ----------
+    weights : array of shape (n_components,)
+    density : Density
+    blocks : sequence of Block
+    columns : sequence of sequences of int
+        Each block's column numbers.
+    X : array of shape (n_rows, n_features)
+    log_densities : array of shape (n_rows,)
+        Of what each row has.
+    n_draws : int
+    seed : int
+
+    Returns
+    -------
+    tails : array of shape (n_rows,)
+        Probability that a row of the model fits as badly or worse; at least ``1 / (n_draws + 1)``, and 1 for a row
+        without any value.
+    scores : array of shape (n_rows,)
+        Log-density less the one that the model expects, in standard deviations: it orders rows beyond all drawn ones.
+    """
+    reference = _Reference(weights, density, blocks, columns, n_draws, seed)
+    tails, scores = np.ones(len(X)), np.zeros(len(X))
+    patterns, numbers = np.unique(np.isnan(X), axis=0, return_inverse=True)
+    order = np.argsort(numbers.ravel(), kind="stable")
+    starts = np.searchsorted(numbers.ravel()[order], np.arange(len(patterns) + 1))
+    for number, gone in enumerate(patterns):
+        if gone.all():
+            continue
+        rows, drawn = order[starts[number] : starts[number + 1]], reference.log_densities(gone)
+        tails[rows] = (1 + np.searchsorted(drawn, log_densities[rows], side="right")) / (n_draws + 1)
+        scores[rows] = (log_densities[rows] - drawn.mean()) / max(float(drawn.std()), 1e-300)
+    return np.minimum(tails, 1.0), scores
+
+
+class _Reference:
+    """Rows of the model itself, of which any columns can be left out."""
+
+    def __init__(
+        self,
+        weights: Array,
+        density: Density,
+        blocks: Sequence[Block],
+        columns: Sequence[Sequence[int]],
+        n_draws: int,
+        seed: int,
+    ):
+        rng = np.random.default_rng(seed)
+        labels = rng.choice(len(weights), size=n_draws, p=weights)
+        self.log_weights, self.density = np.log(weights), density
+        self.blocks, self.columns = blocks, [np.asarray(own) for own in columns]
+        self.drawn = [density.sample(block, labels, rng).T for block in blocks]
+        # Rows have many different gaps, but those within one block are few: what a block adds is kept for them.
+        self.kept: dict[tuple[int, bytes], Array] = {}
+
+    def log_densities(self, gone: NDArray[np.bool_]) -> Array:
+        """Of the drawn rows without some columns, in ascending order; (n_draws,)."""
+        total: Array = np.zeros((len(self.log_weights), self.drawn[0].shape[1]))
+        for number, own in enumerate(self.columns):
+            if not gone[own].all():
+                total += self._of_block(number, gone[own])
+        return np.sort(normalize((total + self.log_weights[:, None]).T)[1])
+
+    def _of_block(self, number: int, gone: NDArray[np.bool_]) -> Array:
+        key = number, gone.tobytes()
+        if key not in self.kept:
+            XT = self.drawn[number].copy()
+            XT[gone] = np.nan
+            found = self.density.log_density(XT, self.blocks[number])
+            if (len(self.kept) + 1) * found.size > MOST_KEPT:
+                self.kept.clear()
+            self.kept[key] = found
+        return self.kept[key]

@@ -1,0 +1,89 @@
+"""Several fitted models side by side."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vpem.core.blocks.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Facts of several models, in the same order everywhere."""
+
+    names: list[str]
+    facts: list[dict[str, Any]]
+    """Of each model: `components`, `columns`, `parties`, `parameters`, `iterations`, `converged`, `messages`,
+    `bytes` and `fit_log_likelihood` (per row of its own fit), and on the rows `log_likelihood` (per row),
+    `bic` and `aic`; these are None without rows."""
+    agreement: Array | None
+    """(n_models, n_models): adjusted Rand index of the labels on the same rows; None without rows."""
+    n_rows: int
+    """Rows that every model has some value of."""
+    same_columns: bool
+    """Whether log-likelihoods and criteria are of the same columns, and can be compared."""
+
+
+def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = None) -> Comparison:
+    """Compare fitted models, on rows if there are any.
+
+    Parameters
+    ----------
+    models : mapping
+        Name to fitted estimator.
+    tables : sequence of arrays of shape (n_rows, n_features), optional
+        The same rows for each model, with the model's columns in its order. Rows of which a model has no value are
+        left out for all.
+    """
+    fitted = list(models.values())
+    columns = [tuple(map(str, getattr(one, "feature_names_in_", range(one.n_features_in_)))) for one in fitted]
+    facts = [_facts(one) for one in fitted]
+    same = len({frozenset(own) for own in columns}) == 1
+    if tables is None:
+        return Comparison(list(models), facts, None, 0, same)
+    arrays = [np.asarray(table, dtype=np.float64) for table in tables]
+    if len(arrays) != len(fitted) or len({len(array) for array in arrays}) > 1:
+        shapes = [array.shape for array in arrays]
+        raise ValueError(f"expected a table with the same rows for each of {len(fitted)} models, got shapes {shapes}")
+    there = np.logical_and.reduce([~np.isnan(array).all(axis=1) for array in arrays])
+    if not there.any():
+        raise ValueError(
+            "expected rows of which every model has some value, got none; are these the models' columns?"
+        )
+    from sklearn.metrics import adjusted_rand_score  # slow to import
+
+    n_rows, labels = int(there.sum()), []
+    for one, array, own in zip(fitted, arrays, facts, strict=True):
+        with warnings.catch_warnings():
+            # An array has no names; its columns are the model's.
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            labels.append(one.predict(array[there]))
+            score = one.score(array[there])
+        misfit = -2 * score * n_rows
+        criteria = {"bic": misfit + own["parameters"] * math.log(n_rows), "aic": misfit + 2 * own["parameters"]}
+        own |= {"log_likelihood": score, **criteria}
+    agreement = np.array([[adjusted_rand_score(one, other) for other in labels] for one in labels])
+    return Comparison(list(models), facts, agreement, n_rows, same)
+
+
+def _facts(model: Any) -> dict[str, Any]:
+    return {
+        "components": len(model.weights_),
+        "columns": model.means_.shape[1],
+        "parties": len(model.partition_),
+        "parameters": model._n_parameters(),
+        "iterations": model.n_iter_,
+        "converged": bool(model.converged_),
+        "messages": int(model.traffic_.messages),
+        "bytes": int(model.traffic_.bytes),
+        "fit_log_likelihood": float(getattr(model, "log_likelihood_", model.lower_bound_)),
+        "log_likelihood": None,
+        "bic": None,
+        "aic": None,
+    }

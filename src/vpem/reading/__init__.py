@@ -1,0 +1,37 @@
+"""Tables: found out how a file is written, read, joined by an id, written back.
+
+The names below are loaded when they are first used, as pyarrow takes a while.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vpem.reading.dialect import Dialect as Dialect
+    from vpem.reading.dialect import Form as Form
+    from vpem.reading.joining import Rows as Rows
+    from vpem.reading.joining import join as join
+    from vpem.reading.joining import read as read
+    from vpem.reading.joining import read_texts as read_texts
+    from vpem.reading.opening import Source as Source
+    from vpem.reading.opening import look as look
+    from vpem.reading.opening import look_at_all as look_at_all
+    from vpem.reading.problems import TableError as TableError
+    from vpem.reading.problems import check_known as check_known
+    from vpem.reading.writing import TABLES as TABLES
+    from vpem.reading.writing import write as write
+
+PLACES = {
+    "dialect": ("Dialect", "Form"),
+    "joining": ("Rows", "join", "read", "read_texts"),
+    "opening": ("Source", "look", "look_at_all"),
+    "problems": ("TableError", "check_known"),
+    "writing": ("TABLES", "write"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in PLACES.items():
+        if name in names:
+            return getattr(import_module(f"vpem.reading.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

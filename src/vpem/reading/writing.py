@@ -1,0 +1,29 @@
+"""Tables written to files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vpem.files import check_outputs, replacing
+
+TABLES = (".csv", ".parquet")
+"""Endings of files that are written."""
+
+
+def write(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
+    """Write columns as CSV or Parquet, by the file's ending, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    check_outputs([path], endings=TABLES)
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    with replacing(path) as unfinished:
+        if path.suffix.lower() == ".parquet":
+            pq.write_table(table, unfinished)
+        else:
+            pa_csv.write_csv(table, unfinished)

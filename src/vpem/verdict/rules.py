@@ -1,0 +1,254 @@
+"""From facts to findings: one function for each thing that can be wrong with a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from vpem.verdict.facts import BlockFacts, Facts
+from vpem.verdict.findings import Finding, Severity
+
+SPLIT = {"red": 0.01, "amber": 0.001}
+"""Share of rows whose label differs between parties."""
+MEAN_DISAGREEMENT = {"red": 0.05, "amber": 0.005}
+"""Mean difference between parties' responsibilities."""
+SUM_ERROR = {"red": 0.1, "amber": 1e-3}
+"""Error factor of a sum."""
+LARGE_GAIN = 0.01
+"""Log-likelihood per row, in nats, that one more step must not add."""
+MOSTLY_ADDED = 1.5
+"""A variance of at most so many times `reg_covar` has hardly anything of its own."""
+ON_ONE_VALUE = 1e-9
+"""Share of a column's variance below which a component sits on one value."""
+FAR_ABOVE = 10.0
+"""A column whose variance is not so many times `reg_covar` is blurred by it."""
+ROWS_PER_COLUMN = 3.0
+"""Effective rows for each column of a covariance matrix, below which it is uncertain."""
+MANY_NAMES = 4
+
+
+def judge(facts: Facts) -> list[Finding]:
+    """All findings, the worst first; in each severity in the order of `RULES`."""
+    found = [finding for rule in RULES for finding in rule(facts)]
+    return sorted(found, key=lambda finding: ("red", "amber", "note").index(finding.severity))
+
+
+def parties_disagree(facts: Facts) -> list[Finding]:
+    """Parties that would give rows different labels."""
+    severity = _worse(_level(facts.split, SPLIT), _level(facts.mean_disagreement, MEAN_DISAGREEMENT))
+    if severity is None:
+        return []
+    sentence = (
+        f"The parties disagree: {facts.split:.1%} of the rows have another label at another party, and "
+        f"responsibilities differ by {facts.mean_disagreement:.2g} on average."
+    )
+    return [Finding("parties_disagree", severity, sentence, _more_rounds(facts))]
+
+
+def sum_error(facts: Facts) -> list[Finding]:
+    """A sum that the rounds leave inexact; this is known before the run."""
+    return before_the_run(facts.error_factor, facts.rounds_needed)
+
+
+def before_the_run(error_factor: float | None, rounds_needed: int | None) -> list[Finding]:
+    """What can be said of a network's sum before anything is sent.
+
+    Parameters
+    ----------
+    error_factor : float or None
+        Of the summation on this network; None if it is not known.
+    rounds_needed : int or None
+        For a factor that is negligible.
+    """
+    severity = None if error_factor is None else _level(error_factor, SUM_ERROR)
+    if severity is None:
+        return []
+    sentence = (
+        f"The rounds of averaging leave {error_factor:.1%} of the differences between the parties in each sum, so "
+        "that each party fits to a sum of its own."
+    )
+    remedy = _rounds(rounds_needed)
+    return [Finding("sum_error", severity, sentence, remedy)]
+
+
+def not_converged(facts: Facts) -> list[Finding]:
+    """EM that ended before it had settled."""
+    gain = facts.gain
+    if facts.max_iter == 0:
+        return [Finding("at_start", "note", "No iteration was asked for: the model is its own start.", "")]
+    if gain is not None and math.isinf(gain):
+        sentence = "One more exact step would collapse a component: the fit stands on a few rows, or on one value."
+        return [Finding("collapse_ahead", "red", sentence, "fewer components, or a larger reg_covar")]
+    is_large = gain is not None and gain > max(10 * facts.tol, LARGE_GAIN)
+    more = "" if gain is None else f" One more exact step would add {gain:.2g} per row (tol is {facts.tol:g})."
+    if not facts.converged:
+        how = "was ended" if facts.is_stopped else "did not converge"
+        sentence = f"The best start {how} in {len(facts.lower_bounds)} iterations.{more}"
+        remedy = "a larger max_iter or tol, or another init_params"
+        return [Finding("not_converged", "red" if is_large else "amber", sentence, remedy)]
+    if gain is None or gain <= max(2 * facts.tol, 1e-9):
+        return []
+    sentence = f"The fit stopped, but it is not at a maximum.{more}"
+    remedy = _more_rounds(facts) if facts.error_factor else "a smaller tol"
+    return [Finding("gain", "red" if is_large else "amber", sentence, remedy)]
+
+
+def variances(facts: Facts) -> list[Finding]:
+    """Variances that `reg_covar` decides, instead of the data."""
+    constant, hidden, small, pinned, most = [], [], [], [], 0
+    for block in facts.blocks:
+        for column, name in enumerate(block.columns):
+            overall, own = float(block.overall[column]), block.variances[:, column]
+            there = int((own <= max(MOSTLY_ADDED * block.added, ON_ONE_VALUE * overall)).sum())
+            if overall == 0:
+                constant.append(name)
+            elif overall <= block.added:
+                hidden.append(name)
+            elif overall <= FAR_ABOVE * block.added:
+                small.append(name)
+            elif there:
+                most = max(most, there)
+                pinned.append(name)
+    found = []
+    units = "standardize=True, columns in larger units, or a smaller reg_covar"
+    if hidden:
+        sentence = f"reg_covar is larger than the variance of {_names(hidden)}: it hides the clusters."
+        found.append(Finding("scale", "red", sentence, units))
+    if pinned:
+        sentence = (
+            f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their variance "
+            "is reg_covar, which then decides how likely these rows are."
+        )
+        remedy = "leave these columns out, or a reg_covar as large as differences that do not matter"
+        found.append(Finding("one_value", "red", sentence, remedy))
+    if small:
+        sentence = f"reg_covar is not small beside the variance of {_names(small)}, and blurs the clusters there."
+        found.append(Finding("scale", "amber", sentence, units))
+    if constant:
+        sentence = f"No variation in {_names(constant)}: this tells nothing about the components."
+        found.append(Finding("constant", "note", sentence, "fit without it"))
+    return found
+
+
+def few_rows(facts: Facts) -> list[Finding]:
+    """Covariance matrices of more columns than a component has rows."""
+    if not facts.effective_rows:
+        return []
+    worst: tuple[float, float, BlockFacts] | None = None
+    for block in facts.blocks:
+        n_columns = len(block.columns)
+        if not block.is_matrix or n_columns < 2:
+            continue
+        rows = sum(facts.effective_rows) if block.is_shared else min(facts.effective_rows)
+        if rows < ROWS_PER_COLUMN * n_columns and (worst is None or rows / n_columns < worst[0]):
+            worst = rows / n_columns, rows, block
+    if worst is None:
+        return []
+    ratio, rows, block = worst
+    severity: Severity = "red" if ratio <= 1 else "amber"
+    severity = "note" if block.is_shrunk else severity
+    end = ", which is shrunk." if block.is_shrunk else ": it fits these rows, and hardly any others."
+    columns = f"{len(block.columns)} columns of {block.party!r}"
+    sentence = f"A component has {rows:.0f} effective rows for a covariance of the {columns}{end}"
+    remedy = "" if block.is_shrunk else "shrinkage='auto', covariance_type='tied' or 'diag', or fewer components"
+    return [Finding("few_rows", severity, sentence, remedy)]
+
+
+def one_row(facts: Facts) -> list[Finding]:
+    """Components that stand for a single row."""
+    lonely = [number for number, rows in enumerate(facts.effective_rows) if rows < 2]
+    if not lonely:
+        return []
+    which = ", ".join(map(str, lonely[:MANY_NAMES])) + (", ..." if len(lonely) > MANY_NAMES else "")
+    sentence = f"{len(lonely)} of {facts.n_components} components stand for less than two rows each ({which})."
+    return [Finding("one_row", "red", sentence, "fewer components, or leave out rows that are errors")]
+
+
+def never_left_start(facts: Facts) -> list[Finding]:
+    """EM that ends where its start was: fine for clear clusters, a trap where every start is a maximum."""
+    bounds = facts.lower_bounds
+    if not facts.is_start_found or facts.n_components == 1 or not facts.converged or not 2 <= len(bounds) <= 3:
+        return []
+    if abs(bounds[-1] - bounds[0]) > max(facts.tol, 1e-9):
+        return []
+    is_trap = any(finding.severity != "note" for finding in few_rows(facts))
+    sentence = "EM never left its start: the labels are those of the start."
+    if is_trap:
+        sentence += " With so few rows for each column, every start is a maximum."
+    remedy = "shrinkage='auto', or covariance_type='tied' or 'diag'" if is_trap else ""
+    return [Finding("never_left_start", "amber" if is_trap else "note", sentence, remedy)]
+
+
+def starts_apart(facts: Facts) -> list[Finding]:
+    """Starts of which only one came to the best end."""
+    bounds = np.sort([bound for bound in facts.start_bounds if math.isfinite(bound)])[::-1]
+    if len(bounds) < 2:
+        return []
+    apart = max(10 * facts.tol, 1e-3)
+    if bounds[0] - bounds[1] <= apart:
+        return []
+    sentence = (
+        f"Only one of {len(bounds)} starts came to the best end; the next one is {bounds[0] - bounds[1]:.2g} per row "
+        f"below it, the last {bounds[0] - bounds[-1]:.2g}. Another may be better still."
+    )
+    return [Finding("starts_apart", "amber", sentence, f"n_init={4 * len(bounds)}, or fewer components")]
+
+
+def best_at_edge(sizes: Sequence[int], best: int, criterion: str = "BIC") -> list[Finding]:
+    """A number of components that is best, but the first or the last that was tried.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of components that were compared.
+    best : int
+    criterion : str, default="BIC"
+    """
+    first, last = min(sizes), max(sizes)
+    if best == last and first < last:
+        sentence = f"The best number of components by {criterion}, {best}, is the largest that was tried."
+        return [Finding("edge", "amber", sentence, f"--components {first}..{2 * last}")]
+    if best == first > 1 and first < last:
+        sentence = f"The best number of components by {criterion}, {best}, is the smallest that was tried."
+        return [Finding("edge", "amber", sentence, f"--components 1..{last}")]
+    return []
+
+
+RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
+    parties_disagree,
+    sum_error,
+    not_converged,
+    few_rows,
+    one_row,
+    variances,
+    never_left_start,
+    starts_apart,
+)
+
+
+def _level(value: float, limits: dict[str, float]) -> Severity | None:
+    return "red" if value > limits["red"] else "amber" if value > limits["amber"] else None
+
+
+def _worse(one: Severity | None, other: Severity | None) -> Severity | None:
+    return "red" if "red" in (one, other) else one or other
+
+
+def _rounds(needed: int | None) -> str:
+    if needed is None:
+        return "a summation that is exact, or graph='star'"
+    return f"{needed:,} rounds, which rounds=None takes by itself; a graph with more links; or graph='star'"
+
+
+def _more_rounds(facts: Facts) -> str:
+    """What to try if sums are not exact."""
+    return _rounds(facts.rounds_needed)
+
+
+def _names(names: Sequence[str]) -> str:
+    """As "column a", "columns a, b and 5 more"."""
+    shown = ", ".join(names[:MANY_NAMES])
+    more = f" and {len(names) - MANY_NAMES} more" if len(names) > MANY_NAMES else ""
+    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"

@@ -1,0 +1,35 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+
+def short_number(number: float) -> str:
+    """Three digits, with an exponent only where these would be far from the point.
+
+    Examples
+    --------
+    >>> [short_number(number) for number in (0, 0.01234, -1.5, 12.345, 123456.7, 1.2e9)]
+    ['0', '0.0123', '-1.50', '12.3', '123,457', '1.2e+09']
+    """
+    size = abs(number)
+    if not size or not math.isfinite(size):
+        return f"{number:g}"
+    if not 1e-3 <= size < 1e7:
+        return f"{number:.1e}"
+    return f"{number:,.{max(0, 2 - math.floor(math.log10(size)))}f}"
+
+
+def as_count(number: int, one: str, many: str = "") -> str:
+    """As "1 round", "2 rounds"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def as_bytes(number: float) -> str:
+    """As "12 bytes", "3.4 MB"."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"

@@ -1,0 +1,128 @@
+"""Findings from facts: each rule fires where it should, and only there."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vpem.verdict import BlockFacts, Facts, Finding, before_the_run, best_at_edge, colour, in_words, judge
+
+
+def block(**changes):
+    usual = {
+        "party": "bank",
+        "columns": ["age", "income"],
+        "variances": np.ones((3, 2)),
+        "overall": np.full(2, 4.0),
+        "added": 1e-6,
+        "is_matrix": True,
+    }
+    return BlockFacts(**{**usual, **changes})
+
+
+def facts(**changes):
+    """A fit with nothing wrong."""
+    usual = {
+        "n_components": 3,
+        "tol": 1e-3,
+        "max_iter": 100,
+        "lower_bounds": [-5.0, -4.2, -4.0, -3.9995],
+        "converged": True,
+        "gain": 1e-4,
+        "effective_rows": (100.0, 80.0, 20.0),
+        "blocks": [block()],
+    }
+    return Facts(**{**usual, **changes})
+
+
+def found(**changes):
+    return {finding.code: finding.severity for finding in judge(facts(**changes))}
+
+
+def test_nothing_is_wrong():
+    assert judge(facts()) == []
+    assert colour([]) == "green"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"split": 0.04}, {"parties_disagree": "red"}),
+        ({"mean_disagreement": 0.2}, {"parties_disagree": "red"}),
+        ({"split": 0.005, "mean_disagreement": 0.001}, {"parties_disagree": "amber"}),
+        ({"split": 0.0005, "mean_disagreement": 0.001}, {}),
+        ({"error_factor": 0.69}, {"sum_error": "red"}),
+        ({"error_factor": 0.01}, {"sum_error": "amber"}),
+        ({"error_factor": 1e-6}, {}),
+        ({"error_factor": None}, {}),
+        ({"converged": False}, {"not_converged": "amber"}),
+        ({"converged": False, "gain": 0.5}, {"not_converged": "red"}),
+        ({"gain": 0.5}, {"gain": "red"}),
+        ({"gain": 0.005}, {"gain": "amber"}),
+        ({"gain": 0.5, "tol": 0.4}, {}),
+        ({"gain": -0.5}, {}),
+        ({"gain": math.inf}, {"collapse_ahead": "red"}),
+        ({"gain": None, "effective_rows": ()}, {}),
+        ({"max_iter": 0, "lower_bounds": [], "gain": 9.0, "converged": False}, {"at_start": "note"}),
+        ({"effective_rows": (100.0, 80.0, 2.0)}, {"few_rows": "red"}),
+        ({"effective_rows": (100.0, 80.0, 5.0)}, {"few_rows": "amber"}),
+        ({"effective_rows": (100.0, 80.0, 2.0), "blocks": [block(is_shrunk=True)]}, {"few_rows": "note"}),
+        ({"effective_rows": (100.0, 80.0, 2.0), "blocks": [block(is_matrix=False)]}, {}),
+        ({"effective_rows": (100.0, 80.0, 2.0), "blocks": [block(is_shared=True)]}, {}),
+        ({"effective_rows": (1.0, 80.0, 40.0), "blocks": []}, {"one_row": "red"}),
+        ({"lower_bounds": [-4.0, -4.0]}, {"never_left_start": "note"}),
+        ({"lower_bounds": [-4.0, -4.0], "is_start_found": False}, {}),
+        ({"lower_bounds": [-4.0, -4.0], "n_components": 1}, {}),
+        (
+            {"lower_bounds": [-4.0, -4.0], "effective_rows": (2.0, 80.0, 40.0)},
+            {"few_rows": "red", "never_left_start": "amber"},
+        ),
+        ({"start_bounds": (-4.0, -4.5, -4.6)}, {"starts_apart": "amber"}),
+        ({"start_bounds": (-4.0, -4.6, -4.001)}, {}),
+        ({"start_bounds": (-4.0, -math.inf)}, {}),
+        ({"blocks": [block(variances=np.array([[1.0, 1e-6]] * 3))]}, {"one_value": "red"}),
+        ({"blocks": [block(variances=np.array([[1.0, 1e-12]] * 3), added=0.0)]}, {"one_value": "red"}),
+        ({"blocks": [block(overall=np.array([4.0, 1e-8]))]}, {"scale": "red"}),
+        ({"blocks": [block(overall=np.array([4.0, 8e-6]))]}, {"scale": "amber"}),
+        ({"blocks": [block(overall=np.array([4.0, 0.0]))]}, {"constant": "note"}),
+    ],
+)
+def test_each_rule(changes, expected):
+    assert found(**changes) == expected
+
+
+def test_the_worst_comes_first_and_sets_the_colour():
+    several = judge(facts(lower_bounds=[-4.0, -4.0], split=0.5, start_bounds=(-4.0, -9.0)))
+    assert [finding.severity for finding in several] == ["red", "amber", "note"]
+    assert colour(several) == "red"
+    assert colour(several[1:]) == "amber"
+    assert colour(several[2:]) == "green"
+    assert in_words(several).count("Try:") == 2
+
+
+def test_columns_and_rounds_are_named():
+    many = block(columns=list("abcdef"), variances=np.full((3, 6), 1e-6), overall=np.ones(6))
+    (finding,) = judge(facts(blocks=[many], effective_rows=()))
+    assert "columns a, b, c, d and 2 more" in finding.sentence
+    assert "up to 3 of 3 components" in finding.sentence
+    (finding,) = before_the_run(0.69, 3777)
+    assert "69" in finding.sentence
+    assert "3,777 rounds" in finding.remedy
+    assert "exact" in before_the_run(0.69, None)[0].remedy
+    assert before_the_run(0.0, None) == before_the_run(None, None) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "best", "remedy"),
+    [
+        (range(1, 11), 10, "--components 1..20"),
+        (range(3, 7), 3, "--components 1..6"),
+        (range(1, 11), 1, None),
+        (range(1, 11), 4, None),
+        ([5], 5, None),
+    ],
+)
+def test_a_best_number_at_the_edge(sizes, best, remedy):
+    findings = best_at_edge(sizes, best)
+    assert [finding.remedy for finding in findings] == ([] if remedy is None else [remedy])
+    assert all(isinstance(finding, Finding) and finding.severity == "amber" for finding in findings)
