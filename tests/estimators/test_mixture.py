@@ -224,7 +224,7 @@ def test_a_large_offset_changes_nothing(X):
 
 @pytest.mark.processors
 def test_enough_rounds_equal_the_star(X):
-    star, ring = fitted(X), fitted(X, graph="path")  # 100 rounds: 2/3 to the hundredth
+    star, ring = fitted(X), fitted(X, graph="path", summation=Consensus(100))  # 2/3 to the hundredth
     assert relative_error(ring.means_, star.means_) < 1e-9
     assert ring.n_iter_ == star.n_iter_
     assert ring.disagreement_ < 1e-9
@@ -400,7 +400,7 @@ def test_verbose_tells_of_starts_and_iterations(X, capsys):
     assert len(lines) == model.n_iter_ + 1
     assert "iteration 2: log-likelihood" in lines[1]
     assert f"converged in {model.n_iter_} iterations" in lines[-1]
-    fitted(X, verbose=1, graph="path")
+    fitted(X, verbose=1, graph="path", summation=Consensus(100))
     first, last = capsys.readouterr().out.splitlines()
     assert first.endswith("from which the rounds differ by less than rounding")
     assert "converged in" in last
