@@ -173,3 +173,16 @@ def test_the_mismatch_vanishes_at_the_theorys_rate_in_the_committed_numbers():
         own = [row for row in rows("rounds", "mismatches") if row["network"] == network]
         for row in own:
             assert float(row["sum"]) <= 1.5 * float(row["theory"]) + 1e-12
+
+
+def test_auto_is_never_worse_than_tied_with_oas_on_rows_kept_back():
+    """What the program's default rests on: the committed numbers of every data set."""
+    scores = {}
+    for row in rows("shrinkage", "shrinkage"):
+        scores.setdefault(row["data"], {}).setdefault(row["way"], []).append(float(row["kept_back"]))
+    assert len(scores) == 10
+    for name, ways in scores.items():
+        auto, tied, full = (np.mean(ways[way]) for way in ("full, auto", "tied, oas", "full"))
+        assert auto > tied, name
+        if name in ("pulsars, all", "Beijing, 12 stations"):
+            assert auto == pytest.approx(full, abs=0.005), "well-posed blocks are left alone"

@@ -61,7 +61,7 @@ def test_one_hop_on_a_ring_of_eight(htru2, hubs):
     model = mixture(graph="ring", hops=1, tol=1e-6, random_state=seed)
     assert accuracy(model, htru2) == pytest.approx(RINGS[hubs], abs=0.05)
     assert tuple(hub.members for hub in model.hubs_) == hubs
-    assert model.disagreement_ < 1e-6
+    assert model.disagreement_ < 1e-4  # sums are exact to a millionth of the spread
     assert model.certificate_.gain < 1e-6
 
 

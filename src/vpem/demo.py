@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from vpem import VerticalGaussianMixture
+from vpem import Consensus, VerticalGaussianMixture
 from vpem.datasets import load_breast_cancer_parties
 from vpem.metrics import clustering_accuracy
 
@@ -40,7 +40,7 @@ def run(picture: str | None) -> None:
     settings: dict[str, Any] = {"n_components": 2, "tol": 1e-6, "max_iter": 200, "random_state": 0}
     centralized = GaussianMixture(**settings)
     federated = VerticalGaussianMixture(partition=data.partition, **settings)
-    ring = VerticalGaussianMixture(partition=data.partition, graph="ring", **settings)
+    ring = VerticalGaussianMixture(partition=data.partition, graph="ring", summation=Consensus(100), **settings)
     methods = {
         "k-means (centralized)": KMeans(2, n_init=10, random_state=0),
         "EM (centralized)": centralized,

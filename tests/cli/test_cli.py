@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner
 
 import vpem
@@ -61,13 +62,17 @@ def rows(path):
 # What it does
 
 
+SERVING = {"standardize": True, "shrinkage": "auto"}
+"""What the program does by default, and the estimators do not."""
+
+
 @pytest.mark.processors
 def test_fit_predict_show_and_sample(folder):
     said = vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 3, "-o", "model", "--seed", 1)
     assert "converged" in said
     assert "no column is sent" in said
     expected = VerticalGaussianMixture(
-        3, partition={"bank": [0, 1], "shop": [2, 3]}, random_state=1, max_iter=500
+        3, partition={"bank": [0, 1], "shop": [2, 3]}, random_state=1, max_iter=500, n_init=5, **SERVING
     ).fit(DATA)
     model = vpem.load("model")
     np.testing.assert_array_equal(model.means_, expected.means_)
@@ -166,12 +171,13 @@ def test_select(folder):
     assert "best by BIC: 3 components" in said
     found = rows("s.csv")
     assert [row["components"] for row in found] == ["1", "2", "3", "4"]
-    model = VerticalGaussianMixture(3, partition=[[0, 1], [2, 3]], n_init=3, max_iter=500, random_state=0).fit(DATA)
+    arguments = {"n_init": 5, "max_iter": 500, "random_state": 0, **SERVING}
+    model = VerticalGaussianMixture(3, partition=[[0, 1], [2, 3]], **arguments).fit(DATA)
     assert float(found[2]["bic"]) == pytest.approx(model.bic(DATA), rel=1e-9)
     assert (folder / "s.svg").read_text().startswith("<?xml")
 
 
-FEW = ("few.csv", "--parties", "few.toml", "--reg-covar", 0)
+FEW = ("few.csv", "--parties", "few.toml", "--reg-covar", 0, "--no-standardize", "--shrinkage", "none")
 
 
 def few_rows(folder):
@@ -373,7 +379,7 @@ WRONG = [
     (["graph", "ring", "-n", "1"], "2 agents or more"),
     (["select", "people.csv", "--ignore", "person", "-k", "3..1"], "expected --components as 1..10"),
     (["experiment", "pulsr"], "did you mean 'pulsar'?"),
-    (["fit", "bank.csv", "-k", "2", "--shrinkage", "lw"], "expected --shrinkage to be oas or a number from 0 to 1"),
+    (["fit", "bank.csv", "-k", "2", "--shrinkage", "lw"], "expected --shrinkage to be auto, oas, none or a number"),
     (["select", "bank.csv", "--shrinkage", "1.5"], "from 0 to 1, got '1.5'"),
     (["fit", "bank.csv", "-k", "2", "--shrinkage", "oas", "--covariance", "diag"], "'full' or 'tied' with shrinkage"),
     (["select", "bank.csv", "--shrinkage", "nan"], "from 0 to 1, got 'nan'"),
@@ -541,3 +547,77 @@ def test_a_star_has_a_server(folder):
 
 def test_the_help_names_every_start():
     assert f"How to start: {', '.join(STARTS)}." in vpem_says("fit", "--help").replace("│ ", "")
+
+
+# The verdict
+
+
+def wide(folder):
+    """Forty rows of thirty columns at one party."""
+    table = np.random.default_rng(0).normal(size=(40, 30))
+    write_csv("wide.csv", {f"c{n}": table[:, n] for n in range(30)})
+    (folder / "wide.toml").write_text(f"[parties]\nclinic = {[f'c{n}' for n in range(30)]}\n")
+    return "wide.csv", "--parties", "wide.toml", "-k", 3
+
+
+def test_a_bad_fit_is_told_in_words_and_strict_ends_with_a_code(folder):
+    arguments = wide(folder)
+    said = vpem_says("fit", *arguments, "--shrinkage", "none", "-o", "m")
+    assert "red: this fit is not to be trusted" in said
+    assert "effective rows for a covariance of the 30 columns of 'clinic'" in said
+    assert "Try: shrinkage='auto'" in said
+    vpem_says("fit", *arguments, "--shrinkage", "none", "-o", "m", "--strict", code=3)
+    assert (folder / "m").exists(), "the model is there all the same"
+    assert "effective rows" in vpem_says("show", "m")
+    told = json.loads(CliRunner().invoke(app, ["show", "m", "--json"]).stdout)
+    assert told["verdict"] == "red"
+    assert {finding["code"] for finding in told["findings"]} >= {"few_rows"}
+    assert told["log_likelihood"] == vpem.load("m").log_likelihood_
+    good = vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 3, "-o", "m", "--strict")
+    assert "green: nothing was found wrong" in good
+
+
+def test_too_few_rounds_are_told_before_the_fit(folder):
+    table = np.random.default_rng(0).normal(size=(100, 20)) + 3 * (np.arange(100) % 2)[:, None]
+    write_csv("many.csv", {f"c{n}": table[:, n] for n in range(20)})
+    said = vpem_says("fit", "many.csv", "-k", 2, "--graph", "path", "--rounds", 20, "-o", "m")
+    note, _, rest = said.partition("fitting;")
+    assert "rounds of averaging leave" in note or "rounds of averaging leave" in rest
+    assert "exact; the roots' own views" in said
+    assert vpem.load("m").summation.rounds == 20
+    said = vpem_says("fit", "many.csv", "-k", 2, "--graph", "path", "-o", "m")
+    assert "averaging" not in said
+    assert vpem.load("m").summation.rounds is None
+
+
+def test_a_best_number_at_the_edge_is_told(folder):
+    said = vpem_says("select", "people.csv", "--parties", "parties.toml", "-k", "1..2")
+    assert "is the largest that was tried. Try: --components 1..4" in said
+
+
+def test_columns_are_standardized_unless_that_cannot_be(folder):
+    common = ("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "-o", "m")
+    for more, expected in (([], True), (["--no-standardize"], False), (["--covariance", "spherical"], False)):
+        vpem_says(*common, *more)
+        assert vpem.load("m").standardize is expected
+    assert "try standardize=False" in vpem_says(*common, "--covariance", "spherical", "--standardize", code=1)
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_five_clear_clusters_are_found_every_time(folder, uneven):
+    shares = [0.4, 0.3, 0.15, 0.1, 0.05] if uneven else [0.2] * 5
+    n_found = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        centres = np.zeros((5, 8))
+        while min(np.linalg.norm(a - b) for n, a in enumerate(centres) for b in centres[:n]) < 6:
+            centres = 4 * rng.normal(size=(5, 8))
+        labels = rng.choice(5, size=500, p=shares)
+        X = centres[labels] + rng.normal(size=(500, 8))
+        write_csv("clear.csv", {f"c{n}": X[:, n] for n in range(8)})
+        (folder / "clear.toml").write_text('[parties]\na = ["c0", "c1", "c2", "c3"]\nb = ["c4", "c5", "c6", "c7"]\n')
+        vpem_says("fit", "clear.csv", "--parties", "clear.toml", "-k", 5, "-o", "m", "--strict")
+        model = vpem.load("m")
+        del model.feature_names_in_
+        n_found += adjusted_rand_score(labels, model.predict(X)) > 0.98
+    assert n_found == 20

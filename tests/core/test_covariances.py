@@ -91,3 +91,44 @@ def test_a_run_that_goes_up_and_down_does_not_win_by_a_peak():
     assert comparable_bound(swinging, False) == 1.0
     assert comparable_bound([*range(100)], False) == 99, "a run that is cut off while it rises"
     assert comparable_bound([*swinging, *range(6, 17)], False) == 16, "what it did long ago does not count"
+
+
+# "auto"
+
+
+def naive_auto(covariance, common, n_rows, n_columns):
+    ratio = n_rows / (n_columns + 1)
+    fading = min(max(np.log(100 / ratio) / np.log(10), 0.0), 1.0)
+    amount = fading * (n_columns + 1) / (n_rows + n_columns + 1)
+    return (1 - amount) * covariance + amount * common
+
+
+@pytest.mark.parametrize("n_rows", [[3, 200, 40], [30, 90, 2000], [5000, 6000, 40]])
+def test_auto_draws_components_of_few_rows_toward_what_all_have_in_common(n_rows):
+    rng, d = np.random.default_rng(0), 6
+    tables = [rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) for n in n_rows]
+    covariances = [np.cov(table.T, bias=True) for table in tables]
+    pooled = np.average(covariances, axis=0, weights=n_rows)
+    [common] = shrink(pooled[None], np.array([float(sum(n_rows))]), "oas", 1e-6)
+    scatters = np.array([n * own for n, own in zip(n_rows, covariances, strict=True)])
+    found = estimate_covariances(np.array(n_rows, dtype=float), scatters, "full", 1e-6, "auto")
+    for own, covariance, n in zip(found, covariances, n_rows, strict=True):
+        expected = naive_auto(covariance, common, n, d) + 1e-6 * np.eye(d)
+        assert relative_error(own, expected) < 1e-9
+        if n >= 100 * (d + 1):
+            np.testing.assert_allclose(own, covariance + 1e-6 * np.eye(d), rtol=1e-12)
+    assert np.linalg.eigvalsh(found).min() > 1e-4, "three rows are enough"
+
+
+@pytest.mark.parametrize("kind", ["tied", "diag", "spherical"])
+def test_auto_of_other_types_leaves_many_rows_alone_and_is_there_for_few(kind):
+    rng = np.random.default_rng(0)
+    for n_rows, is_same in ((10_000, True), (4, False)):
+        counts = np.full(3, float(n_rows))
+        scatters = rng.gamma(2.0, n_rows, size=(3, 5))
+        if kind == "tied":
+            tables = rng.normal(size=(3, n_rows, 5))
+            scatters = np.einsum("kni,knj->kij", tables, tables)
+        found, plain = (estimate_covariances(counts, scatters, kind, 0.0, way) for way in ("auto", None))
+        assert found.shape == plain.shape
+        assert np.allclose(found, plain, rtol=1e-9) == is_same

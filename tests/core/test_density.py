@@ -108,7 +108,7 @@ def test_what_was_given_goes_before_what_was_found(density, block):
         ({"covariance_type": "banded"}, "expected covariance_type to be one of 'full'"),
         ({"reg_covar": -1.0}, "expected reg_covar to be a finite number"),
         ({"reg_covar": True}, "expected reg_covar to be a finite number"),
-        ({"shrinkage": 2.0}, "expected shrinkage to be None, 'oas' or a number from 0 to 1"),
+        ({"shrinkage": 2.0}, "expected shrinkage to be None, 'auto', 'oas' or a number from 0 to 1"),
         ({"shrinkage": 0.5, "covariance_type": "diag"}, "expected covariance_type 'full' or 'tied' with shrinkage"),
     ],
 )

@@ -187,3 +187,38 @@ def test_a_star_s_server_can_be_no_further_than_its_parties_let_it():
     assert not can_have_sent(schedules, network.server, 1, 0, -1), "one party has sent nothing yet"
     assert can_have_sent(schedules, network.server, 1, 0, 0)
     assert can_have_sent(schedules, 1, 1, 0, -1), "another party waits for the server there"
+
+
+# Rounds that a graph needs
+
+
+@given(connected_graphs(), st.sampled_from(["metropolis", "laplacian"]), st.integers(0, 2**32 - 1))
+def test_rounds_that_are_not_given_are_as_many_as_the_graph_needs(graph, kind, seed):
+    network, W = network_on(graph), mixing_weights(graph, kind)
+    rule = Consensus(weights=kind)
+    n_rounds = rule.n_rounds(network)
+    assert n_rounds >= network.diameter
+    # No root is farther from the sum than a millionth of the spread; a round less may be too few.
+    terms = np.random.default_rng(seed).normal(size=len(graph))
+    sums = len(graph) * np.linalg.matrix_power(W, n_rounds) @ terms
+    spread = len(graph) * np.linalg.norm(terms - terms.mean())
+    assert np.abs(sums - terms.sum()).max() <= 1.01e-6 * spread + 1e-12
+    rho = contraction(W)
+    assert rule.error_factor(network) == pytest.approx(rho**n_rounds if rho > 1e-9 else 0.0, rel=1e-6, abs=1e-300)
+    if n_rounds > max(network.diameter, 1):
+        assert rho ** (n_rounds - 1) > 0.999e-6
+    # They are what agents do, and what the simulation multiplies by.
+    given_rounds = Consensus(n_rounds, kind)
+    np.testing.assert_array_equal(rule.matrix(network), given_rounds.matrix(network))
+    schedules = [one.schedule(network, 0, values=True, decision=True) for one in (rule, given_rounds)]
+    assert schedules[0] == schedules[1]
+
+
+def test_how_inexact_a_sum_is_is_known_before():
+    path = network_on(nx.path_graph(30))
+    assert Consensus(100).error_factor(path) == pytest.approx(0.6936, abs=1e-4)
+    assert Consensus(100).rounds_needed(path, 1e-6) == Consensus().n_rounds(path) == 3777
+    assert Consensus().n_rounds(network_on(nx.complete_graph(7))) == 1
+    assert Consensus().n_rounds(network_on(nx.empty_graph(1))) == 1
+    assert Star().error_factor(star_of(3)) == 0
+    assert Star().rounds_needed(star_of(3), 1e-6) is None

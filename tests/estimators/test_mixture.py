@@ -224,7 +224,7 @@ def test_a_large_offset_changes_nothing(X):
 
 @pytest.mark.processors
 def test_enough_rounds_equal_the_star(X):
-    star, ring = fitted(X), fitted(X, graph="path")  # 100 rounds: 2/3 to the hundredth
+    star, ring = fitted(X), fitted(X, graph="path", summation=Consensus(100))  # 2/3 to the hundredth
     assert relative_error(ring.means_, star.means_) < 1e-9
     assert ring.n_iter_ == star.n_iter_
     assert ring.disagreement_ < 1e-9
@@ -400,7 +400,7 @@ def test_verbose_tells_of_starts_and_iterations(X, capsys):
     assert len(lines) == model.n_iter_ + 1
     assert "iteration 2: log-likelihood" in lines[1]
     assert f"converged in {model.n_iter_} iterations" in lines[-1]
-    fitted(X, verbose=1, graph="path")
+    fitted(X, verbose=1, graph="path", summation=Consensus(100))
     first, last = capsys.readouterr().out.splitlines()
     assert first.endswith("from which the rounds differ by less than rounding")
     assert "converged in" in last
@@ -659,3 +659,24 @@ def test_parties_and_links_by_name():
     path = VerticalGaussianMixture(partition=parties, graph=links).fit(X)
     assert list(path.graph_) == ["a", "b", "c"]
     assert nx.utils.graphs_equal(nx.Graph(path.graph_.edges), links)
+
+
+def test_auto_shrinks_each_block_by_itself_and_agents_do_the_same():
+    """Blocks of one size must not be mixed, as they may be where blocks are stacked."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.normal(size=(60, 3)), 100 * rng.normal(size=(60, 3))]) + 4 * (np.arange(60) % 2)[:, None]
+    arguments = {"partition": [[0, 1, 2], [3, 4, 5]], "shrinkage": "auto", "random_state": 0}
+    one = VerticalGaussianMixture(2, **arguments).fit(X)
+    other = VerticalGaussianMixture(2, engine="agents", **arguments).fit(X)
+    np.testing.assert_allclose(one.means_, other.means_, rtol=1e-9)
+    np.testing.assert_allclose(one.covariance_matrix(), other.covariance_matrix(), rtol=1e-9, atol=1e-9)
+    deviations = np.sqrt(one.covariance_matrix().diagonal(axis1=1, axis2=2))
+    assert deviations[:, :3].max() < 5 < 50 < deviations[:, 3:].min()
+
+
+def test_tiny_scatters_do_not_vanish_in_products():
+    """Products of two tiny variances are zero, and a correlation with them was no number."""
+    X, *_ = np.random.default_rng(0).normal(size=(1, 200, 4))
+    X[:, 1] = 1e-150 * X[:, 1]
+    model = VerticalGaussianMixture(2, partition=[range(4)], random_state=0, max_iter=20, tol=1.0).fit(X)
+    assert np.isfinite(model.score(X))

@@ -166,7 +166,7 @@ class VerticalGaussianMixture(VerticalMixture):
     --------
     >>> import numpy as np
     >>> from vpem import VerticalGaussianMixture
-    >>> X = np.array([[1, 2, 0], [1, 4, 1], [1, 0, 0], [10, 2, 9], [10, 4, 8], [10, 0, 9]])
+    >>> X = np.random.default_rng(0).normal(size=(60, 3)) + 9 * (np.arange(60) % 2)[:, None]
     >>> parties = {"bank": [0, 1], "shop": [2]}
     >>> mixture = VerticalGaussianMixture(2, partition=parties, random_state=0).fit(X)
     >>> mixture.predict([[0, 0, 0]]) == mixture.predict([[2, 1, 1]])

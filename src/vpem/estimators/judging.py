@@ -11,6 +11,7 @@ from vpem.core.network.consensus import NEGLIGIBLE_ERROR
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.settings import Settings
+from vpem.estimators.units import SAME
 from vpem.simulation.em import Certificate, MixtureFit
 from vpem.simulation.model import Problem
 from vpem.verdict import BlockFacts, Facts, Finding, FitConvergenceWarning, FitWarning, before_the_run, in_words
@@ -86,7 +87,7 @@ def _blocks(problem: Problem, result: MixtureFit) -> list[BlockFacts]:
                 party=str(own.party),
                 columns=[str(column) for column in held],
                 variances=variances[:1] if is_shared else variances,
-                overall=np.where(own.variances > own.noise, own.variances, 0.0),
+                overall=np.where(own.variances > (SAME * own.largest) ** 2, own.variances, 0.0),
                 added=float(getattr(density, "reg_covar", 0.0)),
                 is_matrix=bool(getattr(density, "is_matrix", False)),
                 is_shared=is_shared,

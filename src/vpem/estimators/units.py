@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.arrays import Block, rounding_noise
+from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.factors import make_block
 from vpem.core.blocks.overall import column_moments
 from vpem.core.network.parties import Network
@@ -21,6 +21,9 @@ from vpem.simulation.em import Certificate, MixtureFit
 from vpem.simulation.model import Mixture
 
 Array = NDArray[np.float64]
+
+SAME = 1e-12
+"""Deviation of a column, beside its largest value, that the rounding of many sums could leave."""
 
 
 class ScaledTable:
@@ -107,9 +110,9 @@ def find_units(table: Table, scale: Array | None = None) -> Units:
     """
     counts, _, variances, largest = column_moments(table)
     if scale is None:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             # What does not vary stays as it is, and so does what is too large, to be refused later.
-            varies = (variances > rounding_noise(largest)) & np.isfinite(variances)
+            varies = (variances > (SAME * largest) ** 2) & np.isfinite(variances)
         scale = np.sqrt(np.where(varies, variances, 1.0))
     n_rows = len(table)
     if (counts < n_rows).any():

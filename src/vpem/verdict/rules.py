@@ -78,18 +78,20 @@ def not_converged(facts: Facts) -> list[Finding]:
     gain = facts.gain
     if facts.max_iter == 0:
         return [Finding("at_start", "note", "No iteration was asked for: the model is its own start.", "")]
+    found = []
     if gain is not None and math.isinf(gain):
         sentence = "One more exact step would collapse a component: the fit stands on a few rows, or on one value."
-        return [Finding("collapse_ahead", "red", sentence, "fewer components, or a larger reg_covar")]
+        found.append(Finding("collapse_ahead", "red", sentence, "fewer components, or a larger reg_covar"))
+        gain = None
     is_large = gain is not None and gain > max(10 * facts.tol, LARGE_GAIN)
     more = "" if gain is None else f" One more exact step would add {gain:.2g} per row (tol is {facts.tol:g})."
     if not facts.converged:
         how = "was ended" if facts.is_stopped else "did not converge"
         sentence = f"The best start {how} in {len(facts.lower_bounds)} iterations.{more}"
         remedy = "a larger max_iter or tol, or another init_params"
-        return [Finding("not_converged", "red" if is_large else "amber", sentence, remedy)]
+        return [*found, Finding("not_converged", "red" if is_large else "amber", sentence, remedy)]
     if gain is None or gain <= max(2 * facts.tol, 1e-9):
-        return []
+        return found
     sentence = f"The fit stopped, but it is not at a maximum.{more}"
     remedy = _more_rounds(facts) if facts.error_factor else "a smaller tol"
     return [Finding("gain", "red" if is_large else "amber", sentence, remedy)]

@@ -121,8 +121,8 @@ def shrink_together(covariances: Array, counts: Array, reg_covar: float = 0.0) -
     """Covariances on their way to what all components have in common, as far as their rows are few.
 
     The common covariance T is the mean over components, itself shrunk by "oas". A component with n rows and d columns
-    gets `(1 - a) S + a T` with `a = p / (n + p)`, as if `p = (d + 1) / 2` rows of T were added; p is 1 where there
-    are variances only. The amount fades out, in the logarithm of `n / (d + 1)`, between `ILL_POSED` and `WELL_POSED`;
+    gets `(1 - a) S + a T` with `a = p / (n + p)`, as if `p = d + 1` rows of T were added; p is 2 where there are
+    variances only. The amount fades out, in the logarithm of `n / (d + 1)`, between `ILL_POSED` and `WELL_POSED`;
     beyond, S stays as it is. See `experiments/shrinkage.py` for how this rule was chosen.
 
     Parameters
@@ -138,7 +138,7 @@ def shrink_together(covariances: Array, counts: Array, reg_covar: float = 0.0) -
         common = shrink(common[None], counts.sum(keepdims=True), "oas", reg_covar)[0]
     ratio = counts / (covariances.shape[1] + 1 if is_matrix else 2)
     fading = np.log(WELL_POSED / np.maximum(ratio, ILL_POSED)) / np.log(WELL_POSED / ILL_POSED)
-    amount = per_component(0.5 / (0.5 + ratio) * np.maximum(fading, 0.0), covariances)
+    amount = per_component(1.0 / (1.0 + ratio) * np.maximum(fading, 0.0), covariances)
     shrunk: Array = (1.0 - amount) * covariances + amount * common
     return shrunk
 
