@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import vpem
 from vpem.cli import app as _  # noqa: F401 (all commands)
-from vpem.cli.app import app
+from vpem.cli.app import app, out
 from vpem.datasets import make_vertical_blobs
 from vpem.meaning import short_number
 
@@ -26,7 +26,8 @@ KINDS = np.array(["young", "old", "odd"])[BLOBS.target]
 def folder(tmp_path, monkeypatch):
     """A table with gaps, ids and classes; the same as two parties' tables; the parties."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
+    # Not COLUMNS: where it is set when the console is made, a later change has no effect.
+    monkeypatch.setattr(out, "_width", 120)
     values = BLOBS.data * [1000, 100, 1, 10]
     values[np.random.default_rng(0).random(values.shape) < 0.1] = np.nan
     table = pd.DataFrame(values, columns=NAMES)
@@ -136,7 +137,7 @@ def test_show_has_the_profiles_as_a_table():
 
 
 def test_show_is_a_list_where_there_is_no_room_for_a_table(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(out, "_width", 80)
     data = make_vertical_blobs(300, 12, 11, 10, random_state=0).data
     names = [f"station{p}.{c}" for p in range(12) for c in range(11)]
     pd.DataFrame(data, columns=names).to_parquet("wide.parquet")
