@@ -13,6 +13,7 @@ __all__ = [
     "DistributedDimensionKMeans",
     "Star",
     "Consensus",
+    "Differences",
     "Tree",
     "Traffic",
     "Certificate",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from vpem.core.blocks.gaussian import Gaussian
     from vpem.core.decisions.repair import Repair
     from vpem.core.network.consensus import Consensus
+    from vpem.core.network.differences import Differences
     from vpem.core.network.star import Star
     from vpem.core.network.traffic import Traffic
     from vpem.core.network.tree import Tree
@@ -53,6 +55,7 @@ _HOMES = {
     "Star": "vpem.core.network.star",
     "Consensus": "vpem.core.network.consensus",
     "Traffic": "vpem.core.network.traffic",
+    "Differences": "vpem.core.network.differences",
     "Tree": "vpem.core.network.tree",
     "Certificate": "vpem.simulation.em",
     "Repair": "vpem.core.decisions.repair",

@@ -12,6 +12,7 @@ from vpem.core.blocks.covariances import STRUCTURES
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.network.consensus import Consensus
+from vpem.core.network.differences import Differences
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
 from vpem.core.network.tree import Tree
@@ -20,7 +21,7 @@ Name = str | int
 
 FORMAT, VERSION = "vpem-model", 4
 
-SUMMATIONS: dict[str, type[Any]] = {"star": Star, "consensus": Consensus, "tree": Tree}
+SUMMATIONS: dict[str, type[Any]] = {"star": Star, "consensus": Consensus, "tree": Tree, "differences": Differences}
 """Summations that a file can name: frozen dataclasses whose fields are plain values or summations again."""
 
 DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian}

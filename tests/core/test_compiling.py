@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from vpem.core.blocks.compiling import PRECISE, Loop, compiled
+from vpem.core.compiling import PRECISE, Loop, compiled
 
 
 @compiled(PRECISE)
@@ -40,7 +40,7 @@ def test_a_loop_becomes_the_compiled_function_with_all_that_it_calls():
 def test_a_loop_of_another_module_brings_those_that_it_calls():
     code = """
 from vpem.core.blocks import kernels, matrix_kernels
-from vpem.core.blocks.compiling import Loop
+from vpem.core.compiling import Loop
 assert "numba" not in __import__("sys").modules
 loops = [value for value in vars(matrix_kernels).values() if isinstance(value, Loop)]
 assert loops

@@ -159,26 +159,26 @@ def em(
     repairer = Repairer(problem, channel)
     history = [] if before is None else [before]
     n_before = len(history)
-    mixture, converged, has_energy = start, False, batch_size is not None
+    mixture, converged, batched, lossy = start, False, batch_size is not None, channel.summation.is_lossy
     kept: Sequence[Kept | None] = [None] * len(batches)
     sound = False
     while len(history) - n_before < settings.max_iter and not converged:
         iteration = len(history) - n_before + 1
-        now = begin_pass(kept, settings.density, channel.n_views, fresh=not sound)
-        mixture, now, collapsed = _one_pass(problem, channel, mixture, settings, batches, now, has_energy)
+        now = begin_pass(kept, settings.density, channel.n_views, fresh=not sound, lossy=lossy)
+        mixture, now, collapsed = _one_pass(problem, channel, mixture, settings, batches, now, batched)
         assert now.earlier is not None, "a table has rows"
         kept = now.kept
         history.append(now.lower_bounds)
         try:
             mixture, sound = repairer.visit(iteration, mixture, now.earlier.counts, collapsed, now.worst_rows)
         except CollapsedComponentError:
-            is_whole = has_energy and len(batches) == 1
-            _last_sums(problem, channel, mixture, settings, batches[:1], is_whole)  # on which all hear of it
+            first = begin_pass(kept, settings.density, lossy=lossy)
+            _last_sums(problem, channel, mixture, settings, batches[:1], first, batched)  # on which all hear of it
             raise
-        converged = sound and bool(has_converged(history, settings.tol).all())
+        converged = sound and bool(has_converged(history, settings.tol, 1 + lossy).all())
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
-    _last_sums(problem, channel, mixture, settings, batches, has_energy)
+    _last_sums(problem, channel, mixture, settings, batches, begin_pass(kept, settings.density, lossy=lossy), batched)
     return MixtureFit(mixture, tuple(history[n_before:]), converged, repairer.all_repairs(), channel.traffic)
 
 
@@ -189,13 +189,13 @@ def _one_pass(
     settings: Settings,
     batches: Sequence[slice],
     now: BatchPass,
-    has_energy: bool,
+    batched: bool,
 ) -> tuple[Mixture, BatchPass, list[set[int]]]:
     """Visit all batches; returns the components that collapsed in each block too."""
     collapsed: list[set[int]] = [set() for _ in problem.network.hubs]
     density = settings.density
     for number, batch in enumerate(batches):
-        about = _about(problem, settings, number, is_last=has_energy and now.is_last)
+        about = _about(problem, settings, number, has_energy=now.has_energy(batched))
         if about.scalars is not None:
             about = about._replace(scalars=now.densities(mixture.blocks, density)[:, None])
         result, scalars = e_step(problem, channel, mixture, about, within=batch)
@@ -207,9 +207,9 @@ def _one_pass(
     return mixture, now, collapsed
 
 
-def _about(problem: Problem, settings: Settings, number: int, *, is_last: bool) -> Sum:
+def _about(problem: Problem, settings: Settings, number: int, *, has_energy: bool) -> Sum:
     """A batch's sum. On the first one ride the last pass's decisions, as an agent that stops must not update."""
-    zeros = np.zeros((len(problem.network.hubs), 1)) if is_last else None
+    zeros = np.zeros((len(problem.network.hubs), 1)) if has_energy else None
     return Sum(f"iterate {number}", settings.n_decisions if number == 0 else 0, zeros)
 
 
@@ -219,11 +219,13 @@ def _last_sums(
     mixture: Mixture,
     settings: Settings,
     batches: Sequence[slice],
-    has_energy: bool,
+    now: BatchPass,
+    batched: bool,
 ) -> None:
     """The E-step of the final parameters, with the decision to stop: made only if its bytes depend on the data."""
     for number, batch in enumerate(batches):
-        about = _about(problem, settings, number, is_last=has_energy and number == len(batches) - 1)
+        about = _about(problem, settings, number, has_energy=now.has_energy(batched))
+        now = now.skip()
         if channel.linear is None:
             e_step(problem, channel, mixture, about, statistics=False, within=batch)
         else:

@@ -30,7 +30,8 @@ def begin_run(
     if work.is_root:
         weights, block = work.given.complete(weights, block, work.density)
         findings[list(collapsed)] = work.hub
-    run = Run(findings, weights, block, visits=begin_pass([None] * len(work.batches), work.density))
+    visits = begin_pass([None] * len(work.batches), work.density, lossy=work.is_lossy)
+    run = Run(findings, weights, block, visits=visits)
     return replace(progress, phase="iterate", clustering=None, run=run)
 
 
@@ -38,20 +39,21 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
     """Log-densities of a batch's rows; before the first batch, what this agent has to say of the last iteration."""
     run, agreement = _run(progress), work.roles.agreement
     number, n_components = run.batch, work.settings.n_components
-    rows, has_energy = work.batches[number], agreement.batch_size is not None and number == len(work.batches) - 1
+    visits = run.visits.ahead(work.density) if run.visits.is_over else run.visits
+    rows, has_energy = work.batches[number], visits.has_energy(agreement.batch_size is not None)
     shape = Shape(rows.stop - rows.start, n_components, int(has_energy))
     values = decision = None
     if run.block is not None:
         assert run.weights is not None, "a root has weights"
         values = work.contribute(work.em_pass(run.block, run.weights), rows)
         if has_energy:
-            energy = np.zeros(1) if run.final else run.visits.densities([run.block], work.density)
+            energy = np.zeros(1) if run.final else visits.densities([run.block], work.density)
             values = np.concatenate([values, energy])
     if number == 0:
         decision = np.array([1.0, math.inf, *run.findings])
         if run.history:
-            history = [np.array([bound]) for bound in run.history[-2:]]
-            decision[:2] = float(has_converged(history, work.settings.tol)[0]), run.history[-1]
+            history, n_small = [np.array([bound]) for bound in run.history], 1 + work.is_lossy
+            decision[:2] = float(has_converged(history, work.settings.tol, n_small)[0]), run.history[-1]
         elif run.block is not None:
             decision[0] = 0.0
     return Offer(shape, values, decision, series=f"iterate {number}")
@@ -124,7 +126,7 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
         agreed=(*run.agreed, agreed)[-RECENT - 1 :],
         converged=stop and sound,
         final=run.final or (stop and sound),
-        visits=begin_pass(run.visits.kept, work.density, fresh=not sound),
+        visits=begin_pass(run.visits.kept, work.density, fresh=not sound, lossy=work.is_lossy),
         collapsed=(),
     )
 

@@ -101,6 +101,11 @@ class Work:
         assert table is not None, "a root has columns"
         return table
 
+    @property
+    def is_lossy(self) -> bool:
+        """Whether sums lag behind."""
+        return self.roles.agreement.summation.is_lossy
+
     @cached_property
     def batches(self) -> list[slice]:
         """All rows, in batches if agreed."""

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from vpem.core.blocks.compiling import PRECISE, REORDER, compiled
 from vpem.core.blocks.weights import LOWEST
+from vpem.core.compiling import PRECISE, REORDER, compiled
 
 
 @compiled(REORDER)

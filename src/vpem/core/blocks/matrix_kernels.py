@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.compiling import PRECISE, REORDER, compiled
 from vpem.core.blocks.kernels import total_of
 from vpem.core.blocks.weights import EPSILON, LOWEST
+from vpem.core.compiling import PRECISE, REORDER, compiled
 
 Numbers = NDArray[np.int64]
 

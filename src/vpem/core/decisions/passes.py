@@ -32,6 +32,8 @@ class BatchPass:
     """What each batch and all after it had left behind before this pass."""
     fresh: bool = True
     """Whether all batches are visited with the same parameters."""
+    lossy: bool = False
+    """Whether sums lag behind: then the free energy is that of all rows as they were last visited."""
     number: int = 0
     """The batch that is visited next."""
     earlier: Kept | None = None
@@ -60,10 +62,24 @@ class BatchPass:
         return bounds
 
     def densities(self, blocks: Sequence[Block], density: Density) -> Array:
-        """What each block adds to the last batch's sum beside its rows, for the free energy; (n_blocks,)."""
-        if self.fresh or self.earlier is None or self.is_over:
+        """What each block adds to a sum beside its rows, for the free energy; (n_blocks,)."""
+        visited = self.later[0] if self.lossy and self.later else self.earlier
+        if self.fresh or visited is None or self.is_over:
             return np.zeros(len(blocks))
-        return self.earlier.densities(blocks, density)
+        return visited.densities(blocks, density)
+
+    def has_energy(self, batched: bool) -> bool:
+        """Whether `densities` ride on the next batch's sum: on the first, if sums lag behind; else on the last.
+
+        Without batches, nothing is left to add.
+        """
+        return self.number == 0 if self.lossy else batched and self.is_last
+
+    def ahead(self, density: Density) -> BatchPass:
+        """The beginning of the pass after this one, before it is agreed on whether it is a fresh one."""
+        if self.lossy and None not in self.kept:
+            return begin_pass(self.kept, density, fresh=False, lossy=True)
+        return replace(self, number=0, earlier=None)
 
     def skip(self) -> BatchPass:
         """Go on to the next batch, of which nothing is collected here."""
@@ -88,9 +104,12 @@ class BatchPass:
             What the M-step follows from, if there is one now.
         """
         new, is_last = Kept(result.counts, result.entropies, result.statistics()), self.is_last
-        energy = self.energy
+        energy, before = self.energy, self.later[0] if self.later else None
         if self.fresh:
             energy = energy + result.scores
+        elif self.lossy:
+            if self.number == 0 and before is not None:
+                energy = before.energy(densities, weights)
         elif is_last:
             energy = result.scores
             if self.earlier is not None:
@@ -113,6 +132,8 @@ class BatchPass:
         return visited, total
 
 
-def begin_pass(kept: Sequence[Kept | None], density: Density, n_views: int = 1, *, fresh: bool = True) -> BatchPass:
+def begin_pass(
+    kept: Sequence[Kept | None], density: Density, n_views: int = 1, *, fresh: bool = True, lossy: bool = False
+) -> BatchPass:
     """A pass over batches that have left this behind; nothing before the first pass."""
-    return BatchPass(tuple(kept), tuple(suffixes(kept, density)), fresh, energy=np.zeros(n_views))
+    return BatchPass(tuple(kept), tuple(suffixes(kept, density)), fresh, lossy, energy=np.zeros(n_views))

@@ -45,7 +45,7 @@ def is_better(bound: float, best: float) -> bool:
     return bound > best if math.isinf(best) else bound > best + EQUAL * max(1.0, abs(best))
 
 
-def has_converged(history: Sequence[NDArray[np.float64]], tol: float) -> NDArray[np.bool_]:
+def has_converged(history: Sequence[NDArray[np.float64]], tol: float, n_small: int = 1) -> NDArray[np.bool_]:
     """Whether each root sees a log-likelihood per row that changes by less than `tol`.
 
     The absolute change: between roots that agree only approximately the likelihood may fall. One root must not
@@ -56,11 +56,14 @@ def has_converged(history: Sequence[NDArray[np.float64]], tol: float) -> NDArray
     history : sequence of arrays of shape (n_views,)
         Log-likelihood per row of each iteration so far, as each root sees it.
     tol : float
+    n_small : int, default=1
+        So many changes must be small: one after the other, if sums lag behind.
 
     Returns
     -------
     array of bool of shape (n_views,)
     """
-    if len(history) < 2:
+    if len(history) <= n_small:
         return np.zeros(np.shape(history[-1]) if history else 1, dtype=bool)
-    return np.abs(history[-1] - history[-2]) < tol
+    changes = np.abs(np.diff(np.array(history[-n_small - 1 :]), axis=0))
+    return np.asarray(np.all(changes < tol, axis=0))

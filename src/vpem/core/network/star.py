@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,27 @@ from numpy.typing import NDArray
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Array, Memory, Place, Round, Summation, add_in_order
+from vpem.core.network.tree import SpanningTree
 
 
 @dataclass(frozen=True)
 class Star(Summation):
     """A server adds the parties' terms and returns the exact sum (Algorithm 1)."""
 
-    has_server: ClassVar[bool] = True
-    is_common: ClassVar[bool] = True
+    @property
+    def has_server(self) -> bool:
+        """It adds."""
+        return True
+
+    @property
+    def is_common(self) -> bool:
+        """The server tells all the same."""
+        return True
+
+    def tree(self, network: Network) -> SpanningTree:
+        """The server on top of all parties."""
+        found: SpanningTree = network.remember(Star, _under_the_server)
+        return found
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there is no server."""
@@ -64,7 +77,10 @@ class Star(Summation):
 class ExactSum(Star):
     """The sum of terms that are in one place already, whatever the network: nothing is sent."""
 
-    has_server: ClassVar[bool] = False
+    @property
+    def has_server(self) -> bool:
+        """None is needed."""
+        return False
 
     def check(self, network: Network) -> None:
         """Any network will do."""
@@ -72,3 +88,10 @@ class ExactSum(Star):
     def schedule(self, *_: Any, **__: Any) -> list[Round[Position]]:
         """No rounds."""
         return []
+
+
+def _under_the_server(network: Network) -> SpanningTree:
+    parties, server = network.positions[:-1], network.server
+    below = {**dict.fromkeys(parties, ()), server: tuple(parties)}
+    levels = {**dict.fromkeys(parties, 1), server: 0}
+    return SpanningTree(server, dict.fromkeys(parties, server), below, levels, 1)

@@ -28,6 +28,9 @@ Memory = Mapping[str, NDArray[Any]]
 
 NO_MEMORY: Memory = {}
 
+ITERATE = "iterate"
+"""Beginning of the names of series in which log-densities are added: only their differences within a row matter."""
+
 Who = TypeVar("Who", bound=int)
 """How agents are named: by their positions in the network, or by their numbers in the study."""
 
@@ -115,12 +118,26 @@ class Summation(ABC):
     two calls is in the state, and between two sums of a series in the carry: dictionaries of arrays.
     """
 
-    has_server: ClassVar[bool] = False
-    """Whether an agent without columns adds for all: the network is a star."""
-    is_common: ClassVar[bool] = False
-    """Whether all agents get the same result of a sum, to the bit."""
     burst: ClassVar[int] = 1
     """Most messages with values that an agent sends to a neighbour before it must hear from it."""
+
+    @property
+    def has_server(self) -> bool:
+        """Whether an agent without columns adds for all: the network is a star."""
+        return False
+
+    @property
+    def is_common(self) -> bool:
+        """Whether all agents get the same result of a sum, to the bit."""
+        return False
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether sums lag behind the terms, so that what they say of the likelihood is wrong.
+
+        Then the free energy is watched in its place: exact, however far the sums are behind.
+        """
+        return False
 
     def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
         """Raise ValueError if this network cannot add this way."""

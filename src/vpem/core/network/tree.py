@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from vpem.core.network.summation import Array, Memory, Place, Round, Summation, 
 class SpanningTree(NamedTuple):
     """A shallow tree that every agent finds by itself from the same links."""
 
+    top: Position
     above: dict[Position, Position]
     """Each agent's parent; the root has none."""
     below: dict[Position, tuple[Position, ...]]
@@ -35,7 +36,15 @@ class Tree(Summation):
     links must last; for links that come and go, see `Consensus`.
     """
 
-    is_common: ClassVar[bool] = True
+    @property
+    def is_common(self) -> bool:
+        """The sum comes down from one agent."""
+        return True
+
+    def tree(self, network: Network) -> SpanningTree:
+        """The tree that sums take."""
+        found: SpanningTree = network.remember(Tree, grow)
+        return found
 
     def schedule(
         self,
@@ -47,9 +56,10 @@ class Tree(Summation):
         audience: frozenset[Position] | None = None,  # noqa: ARG002 (the sum passes through all)
     ) -> list[Round[Position]]:
         """Up, one level in each round, and down again; a decision takes the same way."""
-        tree = network.remember(Tree, grow)
+        tree = self.tree(network)
         kind, depth, level = "sum" if values else "flood", tree.depth, tree.levels[position]
-        rounds: list[Round[Position]] = 2 * depth * [Round(kind, (), (), values, decision)]
+        idle: Round[Position] = Round(kind, (), (), values, decision)
+        rounds = 2 * depth * [idle]
         if position in tree.above:
             parent = (tree.above[position],)
             rounds[depth - level] = Round(kind, parent, (), values, decision)
@@ -65,7 +75,7 @@ class Tree(Summation):
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """On the way up, add; on the way down, take the sum."""
-        if step < place.network.remember(Tree, grow).depth:
+        if step < self.tree(place.network).depth:
             return {"values": add_in_order([state["values"], *received.values()])}
         (total,) = received.values()
         return {"values": total}
@@ -86,4 +96,5 @@ def grow(network: Network) -> SpanningTree:
     for child, parent in sorted(above.items()):
         below[parent].append(child)
     levels = nx.single_source_shortest_path_length(network.links, middle)
-    return SpanningTree(above, {parent: tuple(own) for parent, own in below.items()}, levels, max(levels.values()))
+    children = {parent: tuple(own) for parent, own in below.items()}
+    return SpanningTree(middle, above, children, levels, max(levels.values()))

@@ -1,0 +1,333 @@
+"""Sums that send only what has changed, rounded: few bytes once EM goes slowly, and exact in the end."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.network.coding import (
+    SCALE,
+    add_decoded,
+    compress,
+    decompress,
+    encode,
+    exponent_of,
+    find_changes,
+    most_compressed,
+    move_total,
+)
+from vpem.core.network.hubs import Position
+from vpem.core.network.parties import Network
+from vpem.core.network.star import Star
+from vpem.core.network.summation import (
+    ITERATE,
+    Array,
+    Memory,
+    Payload,
+    Place,
+    Round,
+    Shape,
+    Summation,
+    WrongMessageError,
+    add_in_order,
+)
+from vpem.core.network.tree import SpanningTree, Tree
+
+SCALES = range(-1100, 100)
+"""Exponents that numbers can have."""
+MOST_BEHIND = 1_000_000
+"""Nats that a row counts for at most when the reference is chosen."""
+
+
+class Parts(NamedTuple):
+    """What a message says."""
+
+    scalars: Array
+    """What is added beside the rows, and what the reference's log-densities add up to."""
+    scale: int
+    codes: NDArray[np.uint8]
+    """(n_rows * n_ratios,)"""
+    present: NDArray[np.uint8]
+    """Bits of the rows that there are, in the first message; empty in others."""
+
+
+@dataclass(frozen=True)
+class Differences(Summation):
+    """A star or a tree on which both ends of a link remember, and only rounded changes are sent.
+
+    What is added are log-ratios: of each component against one that is broad, the reference. A sender keeps what its
+    rounding left over and sends it with the next change, so that sums become exact as EM settles. An entry that
+    cannot change a responsibility is silent. The total is rounded once, on top, and all work with the same bits.
+
+    Only the sums of EM's iterations are sent so; others (k-means, predictions) go whole.
+
+    Parameters
+    ----------
+    around : Star or Tree
+        The way that sums take.
+    silence : float, default=0.1
+        An entry is silent while its change is smaller than this share of the mean change of the last total, over
+        the number of links. 0: only rounding is left, and what cannot matter.
+    """
+
+    around: Star | Tree
+    silence: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.around, Star | Tree):
+            raise ValueError(
+                f"expected Star() or Tree() in Differences, got {self.around!r}; averages with real weights keep no "
+                "sums of what was sent"
+            )
+        if not isinstance(self.silence, int | float) or not 0 <= self.silence < 1:
+            raise ValueError(f"expected silence to be a number from 0 to less than 1, got {self.silence!r}")
+
+    @property
+    def has_server(self) -> bool:
+        """As what it is around."""
+        return self.around.has_server
+
+    @property
+    def is_common(self) -> bool:
+        """All have the same total."""
+        return True
+
+    @property
+    def is_lossy(self) -> bool:
+        """The likelihood of its sums is not that of the parameters."""
+        return True
+
+    def check(self, network: Network) -> None:
+        """See `Star` and `Tree`."""
+        self.around.check(network)
+
+    def error_factor(self, network: Network) -> float:  # noqa: ARG002 (on all networks)
+        """What is left shrinks with every sum."""
+        return 0.0
+
+    def schedule(
+        self,
+        network: Network,
+        position: Position,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[Position] | None = None,
+    ) -> list[Round[Position]]:
+        """See `Star` and `Tree`."""
+        return self.around.schedule(network, position, values=values, decision=decision, audience=audience)
+
+    def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)
+        """Bytes, as many as it takes; never more than whole numbers would have."""
+        n_codes = shape.n_rows * max(shape.width - 1, 0) + shape.n_rows // 8 + 1
+        coded = 8 * (shape.n_scalars + 1) + SCALE.itemsize + most_compressed(n_codes)
+        return Payload(max(coded, 8 * shape.n_values), "u1", is_fixed=False)
+
+    # A sum
+
+    def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
+        """Who has nothing below begins with its own change."""
+        if not place.series.startswith(ITERATE):
+            return self.around.begin(place, carry, term)
+        shape, tree = place.shape, self.around.tree(place.network)
+        n_rows, width = shape.n_rows, shape.width
+        own = np.empty(0) if term is None else term
+        terms = own[: n_rows * width].reshape(-1, width)
+        state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
+        (reference,) = state["reference"]
+        present = np.zeros(0, dtype=np.uint8)
+        if not carry:
+            present = np.packbits((terms != 0).any(axis=1)) if len(terms) else np.zeros((n_rows + 7) // 8, np.uint8)
+        state |= {
+            "terms": terms,
+            "bits": present,
+            "scalars": np.append(own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars), 0.0),
+        }
+        if len(terms):
+            state["scalars"][-1] = terms[:, reference].sum()
+        return state if tree.below[place.position] else self._up(place, state)
+
+    def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
+        """The changes of all below, or of the total."""
+        if place.series.startswith(ITERATE):
+            return state["out"]
+        return np.ascontiguousarray(self.around.message(place, step, state)).view(np.uint8)
+
+    def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
+        """On the way up, add and pass on; on the way down, move the total."""
+        if not place.series.startswith(ITERATE):
+            whole = {sender: _whole(place, sender, values) for sender, values in received.items()}
+            return self.around.combine(place, step, state, whole)
+        if step >= self.around.tree(place.network).depth:
+            ((sender, message),) = received.items()
+            return _down(place, sender, state, message)
+        found = [_read(place, sender, state, message) for sender, message in received.items()]
+        below = state["below"].copy()
+        for parts in found:
+            add_decoded(parts.codes, parts.scale, below.ravel(), below.ravel())
+        bits = state["bits"]
+        for parts in found:
+            bits = bits | parts.present
+        scalars = add_in_order([state["scalars"], *(parts.scalars for parts in found)])
+        return self._up(place, {**state, "below": below, "bits": bits, "scalars": scalars})
+
+    def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
+        """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
+        if not place.series.startswith(ITERATE):
+            return self.around.end(place, state)
+        shape, present = place.shape, state["present"]
+        values = _once([state["total"], state["out"]], lambda: (_values(shape, state),))[0]
+        memory = {name: array for name, array in state.items() if name in KEPT}
+        if len(state["bits"]):  # the first sum: now all can tell which component is broad
+            reference = _broad(state["total"], state["reference"][0], present)
+            memory = {
+                name: _rebase(array, int(state["reference"][0]), reference) if name in RATIOS else array
+                for name, array in memory.items()
+            }
+            memory["reference"] = np.array([reference])
+        return values, memory
+
+    def _up(self, place: Place, state: Memory) -> Memory:
+        """The change of what is here and below; on top, of the total."""
+        tree = self.around.tree(place.network)
+        is_top, before = place.position == tree.top, state["total"]
+        sent = before if is_top else state["sent"]
+        (reference,), (pace,) = state["reference"], state["pace"]
+        least = self.silence * float(pace)
+        share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
+        changes = np.empty_like(sent)
+        largest = find_changes(state["terms"], state["below"], sent, before, reference, least, share, changes)
+        codes, scale = np.empty(changes.size, dtype=np.uint8), exponent_of(largest)
+        encode(changes.ravel(), scale, codes)
+        out = _write(Parts(state["scalars"], scale, codes, state["bits"]))
+        if is_top:
+            return _down(place, place.position, state, out)
+        moved = np.empty_like(sent)
+        add_decoded(codes, scale, sent.ravel(), moved.ravel())
+        return {**state, "sent": moved, "out": out}
+
+
+KEPT = ("sent", "below", "total", "reference", "pace", "present")
+RATIOS = ("sent", "below", "total")
+
+
+def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
+    """Memory before the first sum: of the link upward, of those from below, and of the total."""
+    size = shape.n_rows, max(shape.width - 1, 0)
+    return {
+        "sent": np.zeros((0 if position == tree.top else size[0], size[1])),
+        "below": np.zeros((size[0] if tree.below[position] else 0, size[1])),
+        "total": np.zeros(size),
+        "reference": np.zeros(1, dtype=np.int64),
+        "pace": np.zeros(1),
+        "present": np.zeros(0, dtype=np.uint8),
+    }
+
+
+def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Memory:
+    """The total, moved by the bytes that all get."""
+
+    def move() -> tuple[NDArray[Any], ...]:
+        parts = _read(place, sender, state, message)
+        total = np.empty_like(state["total"])
+        pace = move_total(parts.codes, parts.scale, state["total"], total)
+        return total, np.array([pace]), parts.scalars, parts.present
+
+    total, pace, scalars, bits = _once([state["total"], message], move)
+    present = np.unpackbits(bits, count=place.shape.n_rows) if len(bits) else state["present"]
+    return {
+        **state,
+        "total": total,
+        "pace": pace,
+        "scalars": scalars,
+        "bits": bits,
+        "present": present,
+        "out": message,
+    }
+
+
+def _values(shape: Shape, state: Memory) -> Array:
+    """The sum that all work with, (n_values,)."""
+    present = state["present"].astype(bool)
+    *scalars, level = state["scalars"].tolist()
+    (reference,) = state["reference"]
+    values = np.zeros((shape.n_rows, shape.width))
+    values[:, np.arange(shape.width) != reference] = state["total"]
+    values += level / max(1, present.sum()) or np.finfo(float).tiny  # zeros would mean that there is no such row
+    values[~present] = 0.0
+    return np.append(values.ravel(), scalars)
+
+
+def _broad(total: Array, reference: int, present: NDArray[np.uint8]) -> int:
+    """The component that is least behind, over all rows; in whole numbers, so that all agree."""
+    ratios = np.insert(total, reference, 0.0, axis=1)[present.astype(bool)]
+    if not ratios.size:
+        return reference
+    behind = np.minimum(ratios.max(axis=1, keepdims=True) - ratios, MOST_BEHIND)
+    return int(np.rint(behind).astype(np.int64).sum(axis=0).argmin())
+
+
+def _rebase(ratios: Array, reference: int, new: int) -> Array:
+    """The same log-ratios against another component."""
+    if new == reference or not len(ratios):
+        return ratios
+    whole = np.insert(ratios, reference, 0.0, axis=1)
+    return np.ascontiguousarray(np.delete(whole - whole[:, [new]], new, axis=1))
+
+
+# Messages
+
+
+def _write(parts: Parts) -> NDArray[np.uint8]:
+    packed = compress(parts.codes.tobytes() + parts.present.tobytes())
+    head = parts.scalars.astype("<f8").tobytes() + np.array([parts.scale], SCALE).tobytes()
+    return np.frombuffer(head + packed, np.uint8)
+
+
+def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Parts:
+    """What a neighbour says; WrongMessageError if it cannot be."""
+    shape, n_first = place.shape, 8 * (place.shape.n_scalars + 1)
+    n_codes, n_bits = shape.n_rows * max(shape.width - 1, 0), len(state["bits"])
+    try:
+        if len(message) < n_first + SCALE.itemsize:
+            raise ValueError(f"expected at least {n_first + SCALE.itemsize} bytes, got {len(message)}")
+        scalars = np.frombuffer(message[:n_first].tobytes(), "<f8").astype(np.float64)
+        (scale,) = np.frombuffer(message[n_first : n_first + SCALE.itemsize].tobytes(), SCALE)
+        plain = decompress(message[n_first + SCALE.itemsize :].tobytes(), n_codes + n_bits)
+    except ValueError as error:
+        raise WrongMessageError(sender, f"a message of changes: {error}") from None
+    if int(scale) not in SCALES or not np.isfinite(scalars).all():
+        raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
+    found = np.frombuffer(plain, np.uint8)
+    return Parts(scalars, int(scale), found[:n_codes], found[n_codes:])
+
+
+def _whole(place: Place, sender: Position, values: NDArray[np.uint8]) -> Array:
+    """A whole sum's numbers."""
+    if len(values) != 8 * place.shape.n_values:
+        raise WrongMessageError(sender, f"expected {8 * place.shape.n_values} bytes, got {len(values)}")
+    return np.ascontiguousarray(values).view(np.float64)
+
+
+# Agents of one process have the same total: it is computed and kept once
+
+Arrays = tuple[NDArray[Any], ...]
+_last: dict[str, tuple[list[weakref.ref[NDArray[Any]]], list[weakref.ref[NDArray[Any]]]]] = {}
+
+
+def _once(given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Arrays:
+    """What `make` makes of these very arrays, if it was made last and is still there."""
+    name = make.__qualname__
+    before, results = _last.get(name, ([], []))
+    if len(before) == len(given) and all(ref() is array for ref, array in zip(before, given, strict=True)):
+        found = [ref() for ref in results]
+        if all(one is not None for one in found):
+            return tuple(one for one in found if one is not None)
+    made = make()
+    _last[name] = [weakref.ref(array) for array in given], [weakref.ref(array) for array in made]
+    return made
