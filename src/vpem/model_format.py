@@ -90,6 +90,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verbose: Count
     warm_start: bool
     random_state: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] | None
+    accelerate: str | None = None
     standardize: bool = False
     """Whether columns were scaled; then the file has their scales."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from vpem.core.blocks.density import Density
 from vpem.core.network.summation import Summation
 
+ACCELERATIONS = ("squarem",)
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 
 
@@ -22,6 +23,8 @@ class Settings:
     """How columns are distributed within a component."""
     tol: float
     max_iter: int
+    accelerate: str | None = None
+    """One of `ACCELERATIONS`; see `vpem.core.decisions.acceleration`."""
 
     @property
     def n_decisions(self) -> int:
@@ -52,7 +55,12 @@ class Agreement:
                 "expected n_init and batch_size of at least 1 and hops of at least 0, got "
                 f"{self.n_init}, {self.batch_size} and {self.hops}"
             )
-
+        if self.settings.accelerate is not None and (self.batch_size is not None or not self.summation.is_common):
+            raise ValueError(
+                "expected accelerate with sums that are the same for all parties, and without batch_size, got "
+                f"{self.summation!r} and batch_size={self.batch_size}; try Tree() or Differences(Tree()), or "
+                "accelerate=None"
+            )
         if self.audience is not None and not self.summation.has_server:
             raise ValueError("expected no audience without a server: in consensus every agent sees the sum")
 

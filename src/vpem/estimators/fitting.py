@@ -22,7 +22,7 @@ from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table
-from vpem.core.settings import STARTS, Agreement, Settings
+from vpem.core.settings import ACCELERATIONS, STARTS, Agreement, Settings
 from vpem.estimators import checks, judging
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.joined import Data, join_to_fit
@@ -53,6 +53,7 @@ class FittingMixture(FittedMixture):
     summation: Summation | None
     tol: float
     batch_size: int | None
+    accelerate: str | None
     max_iter: int
     n_init: int
     init_params: str
@@ -292,6 +293,7 @@ class FittingMixture(FittedMixture):
             n_components=checks.check_count("n_components", self.n_components, 1),
             tol=checks.check_non_negative("tol", self.tol),
             max_iter=checks.check_count("max_iter", self.max_iter, 0),
+            accelerate=self._accelerate(),
         )
 
     def _units(self, table: Table, *, goes_on: bool) -> Units:
@@ -347,6 +349,9 @@ class FittingMixture(FittedMixture):
             weights = checks.check_weights_init(weights, settings.n_components)
         arrays = units.arrays(self._given_arrays(network, settings), network)
         return [Given(weights, own) for own in arrays] if weights is not None or any(arrays) else []
+
+    def _accelerate(self) -> str | None:
+        return None if self.accelerate is None else checks.check_choice("accelerate", self.accelerate, ACCELERATIONS)
 
     def _init_params(self) -> str:
         return checks.check_choice("init_params", self.init_params, STARTS)

@@ -92,6 +92,9 @@ class VerticalGaussianMixture(VerticalMixture):
     batch_size : int or None, default=None
         Rows after which the parameters are updated (incremental EM). An iteration is still one pass over all rows; it
         stops on the free energy, which `lower_bounds_` then holds.
+    accelerate : "squarem" or None, default=None
+        Extrapolate after every other iteration, for fewer iterations; needs sums that are the same for all parties,
+        and no `batch_size`. May end in another optimum than plain EM.
     max_iter : int, default=100
         0 leaves the model at its start, with `lower_bound_` minus infinity, as in scikit-learn.
     n_init : int, default=1
@@ -191,6 +194,7 @@ class VerticalGaussianMixture(VerticalMixture):
         reg_covar: float = 1e-6,
         standardize: bool = False,
         batch_size: int | None = None,
+        accelerate: str | None = None,
         max_iter: int = 100,
         n_init: int = 1,
         init_params: str = "kmeans",
@@ -214,6 +218,7 @@ class VerticalGaussianMixture(VerticalMixture):
         self.reg_covar = reg_covar
         self.standardize = standardize
         self.batch_size = batch_size
+        self.accelerate = accelerate
         self.max_iter = max_iter
         self.n_init = n_init
         self.init_params = init_params

@@ -39,6 +39,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     summation : Star, Consensus or None, default=None
     tol : float, default=1e-3
     batch_size : int or None, default=None
+    accelerate : "squarem" or None, default=None
     max_iter : int, default=100
     n_init : int, default=1
     init_params : {"kmeans", "k-means++", "random", "random_from_data"}, default="kmeans"
@@ -78,6 +79,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         summation: Summation | None = None,
         tol: float = 1e-3,
         batch_size: int | None = None,
+        accelerate: str | None = None,
         max_iter: int = 100,
         n_init: int = 1,
         init_params: str = "kmeans",
@@ -97,6 +99,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         self.summation = summation
         self.tol = tol
         self.batch_size = batch_size
+        self.accelerate = accelerate
         self.max_iter = max_iter
         self.n_init = n_init
         self.init_params = init_params

@@ -22,6 +22,7 @@ from vpem.core.network.summation import Shape
 from vpem.core.network.traffic import Traffic
 from vpem.core.settings import Settings
 from vpem.simulation.channel import Channel
+from vpem.simulation.jumps import Jumper
 from vpem.simulation.model import Mixture, Problem
 from vpem.simulation.repair import Repairer
 from vpem.simulation.sweep import Sum, sweep
@@ -157,25 +158,31 @@ def em(
     batches = batch_slices(n_samples, batch_size or n_samples)
     channel.begin(start.weights)
     repairer = Repairer(problem, channel)
+    jumper = None if settings.accelerate is None else Jumper(channel)
     history = [] if before is None else [before]
     n_before = len(history)
     mixture, converged, batched, lossy = start, False, batch_size is not None, channel.summation.is_lossy
     kept: Sequence[Kept | None] = [None] * len(batches)
     sound = False
     while len(history) - n_before < settings.max_iter and not converged:
-        iteration = len(history) - n_before + 1
+        iteration, before_pass = len(history) - n_before + 1, mixture
         now = begin_pass(kept, settings.density, channel.n_views, fresh=not sound, lossy=lossy)
         mixture, now, collapsed = _one_pass(problem, channel, mixture, settings, batches, now, batched)
         assert now.earlier is not None, "a table has rows"
         kept = now.kept
         history.append(now.lower_bounds)
+        is_due = not repairer.queue.waiting
         try:
             mixture, sound = repairer.visit(iteration, mixture, now.earlier.counts, collapsed, now.worst_rows)
         except CollapsedComponentError:
             first = begin_pass(kept, settings.density, lossy=lossy)
             _last_sums(problem, channel, mixture, settings, batches[:1], first, batched)  # on which all hear of it
             raise
-        converged = sound and bool(has_converged(history, settings.tol, 1 + lossy).all())
+        would_stop = bool(has_converged(history, settings.tol, 1 + lossy).all())
+        converged = sound and would_stop
+        if jumper is not None:
+            decision = np.array([float(would_stop), history[-1].min(), float(sound)])
+            mixture = jumper.visit(before_pass, mixture, decision, is_due, iteration < settings.max_iter)
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
     _last_sums(problem, channel, mixture, settings, batches, begin_pass(kept, settings.density, lossy=lossy), batched)

@@ -16,6 +16,7 @@ from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.weights import make_weights, normalize
+from vpem.core.decisions.acceleration import Point, make_point, take_point
 from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better
@@ -52,8 +53,7 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
     if number == 0:
         decision = np.array([1.0, math.inf, *run.findings])
         if run.history:
-            history, n_small = [np.array([bound]) for bound in run.history], 1 + work.is_lossy
-            decision[:2] = float(has_converged(history, work.settings.tol, n_small)[0]), run.history[-1]
+            decision[:2] = float(_would_stop(work, run)), run.history[-1]
         elif run.block is not None:
             decision[0] = 0.0
     return Offer(shape, values, decision, series=f"iterate {number}")
@@ -62,6 +62,7 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
 def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     """Responsibilities and, if this is not the last pass, new parameters."""
     run = _run(progress)
+    before = _point(work, run)
     if run.batch == 0:
         try:
             run = _agree(work, run, outcome.decision)
@@ -83,8 +84,36 @@ def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress
     if run.block is not None:
         run = replace(run, history=(*run.history, float(run.visits.lower_bounds[0])))
     if run.queue.waiting:
-        return replace(progress, phase="repair", run=run)
-    return replace(progress, run=_find_broken(work, run, []))
+        return replace(progress, phase="repair", run=replace(run, cycle=run.cycle.again()))
+    run = _find_broken(work, run, [])
+    if work.settings.accelerate is not None:
+        run = replace(run, cycle=run.cycle.passed(before, _point(work, run)))
+        if run.cycle.is_due and run.iteration < work.settings.max_iter:
+            return replace(progress, phase="jump", run=run)
+    return replace(progress, run=run)
+
+
+def offer_jump(work: Work, progress: Progress) -> Offer:
+    """How far the last two iterations have gone, and whether this agent has anything against a jump."""
+    run = _run(progress)
+    values, decision = None, np.array([1.0, math.inf, 1.0])
+    if run.block is not None:
+        sizes = run.cycle.sizes()
+        values = sizes[1] + sizes[0] if work.is_first_root else sizes[1]
+        is_sound = not np.isfinite(run.findings).any()
+        decision = np.array([float(_would_stop(work, run)), run.history[-1], float(is_sound)])
+    return Offer(Shape(0, 0, 2), values, decision)
+
+
+def absorb_jump(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """Jump, or go back to where the last jump began."""
+    run = _run(progress)
+    point, cycle = run.cycle.jump(outcome.values, outcome.decision)
+    run = replace(run, cycle=cycle)
+    if point and run.block is not None:
+        weights, (block,) = take_point(point, [run.block], work.density)
+        run = replace(run, weights=weights, block=block)
+    return replace(progress, phase="iterate", run=run)
 
 
 def offer_repair(work: Work, progress: Progress) -> Offer:
@@ -219,6 +248,18 @@ def offer_new_columns(_: Work, progress: Progress) -> Offer:
 def absorb_new_columns(_: Work, progress: Progress, __: Outcome) -> Progress:
     """Go on to the sum; the columns themselves are put together by the agent."""
     return replace(progress, phase="predict")
+
+
+def _point(work: Work, run: Run) -> Point:
+    """Parameters as vectors, if there is use for them."""
+    if work.settings.accelerate is None or run.block is None or run.weights is None:
+        return ()
+    return make_point(run.weights, [run.block], work.density)
+
+
+def _would_stop(work: Work, run: Run) -> bool:
+    history = [np.array([bound]) for bound in run.history]
+    return bool(has_converged(history, work.settings.tol, 1 + work.is_lossy)[0])
 
 
 def _run(progress: Progress) -> Run:

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 from vpem.core.agent.em_phases import (
     absorb_iterate,
+    absorb_jump,
     absorb_new_columns,
     absorb_prediction,
     absorb_repair,
     offer_iterate,
+    offer_jump,
     offer_new_columns,
     offer_prediction,
     offer_repair,
@@ -69,8 +71,13 @@ PHASES = {
     ),
     "weights": Phase("the first weights", "decision", offer_weights, absorb_weights, ("iterate",)),
     "iterate": Phase(
-        "log-densities: E-step, M-step", "sum", offer_iterate, absorb_iterate, ("iterate", "repair", *STARTING, DONE)
+        "log-densities: E-step, M-step",
+        "sum",
+        offer_iterate,
+        absorb_iterate,
+        ("iterate", "repair", "jump", *STARTING, DONE),
     ),
+    "jump": Phase("how far parameters have moved", "sum", offer_jump, absorb_jump, ("iterate",)),
     "repair": Phase("rows for broken components", "decision", offer_repair, absorb_repair, ("iterate",)),
     "new columns": Phase(
         "leaves' columns of new rows", "columns", offer_new_columns, absorb_new_columns, ("predict",)
@@ -81,7 +88,7 @@ PHASES = {
 AFTER_MEETING = ("pool", *STARTING)
 """Where life begins."""
 
-AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "repair", DONE)
+AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "jump", "repair", DONE)
 """Where agents can go back to, beside the beginning: the fit's exchanges that carry decisions, and its end."""
 
 AFTER_DONE = ("new columns", "predict")

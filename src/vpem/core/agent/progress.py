@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vpem.core.agent.meeting import Record
 from vpem.core.agent.message import Message
 from vpem.core.blocks.arrays import Arrays, Block
+from vpem.core.decisions.acceleration import Cycle
 from vpem.core.decisions.passes import BatchPass
 from vpem.core.decisions.repair import Case, RepairQueue
 from vpem.core.network.hubs import Position
@@ -84,6 +85,8 @@ class Run:
     visits: BatchPass = field(default_factory=lambda: BatchPass(()))
     """How far this pass over the batches is."""
     collapsed: tuple[int, ...] = ()
+    cycle: Cycle = field(default_factory=Cycle)
+    """Of accelerated EM."""
     responsibilities: Array | None = None
     """(n_rows, n_components): of the final parameters, as far as they have been found."""
 
