@@ -49,7 +49,11 @@ CORE_MAY_IMPORT = {
 
 # The core is pure: an allowed list, as a forbidden one would never be complete.
 STANDARD = {"__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "functools", "itertools", "math"}
-CORE_MODULES = STANDARD | {"numbers", "hashlib", "typing", "msgspec", "numpy", "scipy", "numba", "networkx", "vpem"} | {"weakref", "zstandard"}
+CORE_MODULES = (
+    STANDARD
+    | {"numbers", "hashlib", "typing", "msgspec", "numpy", "scipy", "numba", "networkx", "vpem"}
+    | {"weakref", "zstandard"}
+)
 CORE_MUST_NOT_CALL = {"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
 # Ways of numpy, scipy and networkx to reach a file or a clock; of numpy.random only these names.
 CORE_MUST_NOT_USE = re.compile(r"(load|save|read_|write_|fromfile|tofile|memmap|genfromtxt|io$|datetime64|mm)")

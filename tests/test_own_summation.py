@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import vpem
 from studies import bits, make_study, run, table
-from vpem import Star, Tree, VerticalGaussianMixture
+from vpem import Differences, Star, Tree, VerticalGaussianMixture
 from vpem.core.agent.message import RemoteProtocolError
 from vpem.extend import Payload, WrongMessageError, add_in_order
 from vpem.model_format import SUMMATIONS
@@ -80,19 +80,20 @@ def fit(X, **arguments):
         return VerticalGaussianMixture(2, **settings, **arguments).fit(X)
 
 
-GRAPHS = {Ledger: "star", Tree: nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])}
+RING = nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])
+SUMMATIONS_HERE = [Ledger(), Tree(), Differences(Star()), Differences(Tree())]
+NAMES = ["ledger", "tree", "differences on a star", "differences on a tree"]
 
 
-@pytest.mark.parametrize("summation", [Ledger(), Tree()], ids=["ledger", "tree"])
+@pytest.mark.parametrize("summation", SUMMATIONS_HERE, ids=NAMES)
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 9, "init_params": "random"}, {"n_init": 2}], ids=str)
 def test_both_engines_fit_with_it_gaps_and_batches_included(summation, arguments):
     exact = fit(table(), graph="star", **arguments)
-    arguments = {**arguments, "graph": GRAPHS[type(summation)], "summation": summation}
+    arguments = {**arguments, "graph": "star" if summation.has_server else RING, "summation": summation}
     simulated, agents = (fit(table(), engine=engine, **arguments) for engine in ("simulation", "agents"))
     np.testing.assert_allclose(agents.means_, simulated.means_, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(
-        simulated.means_, exact.means_, rtol=1e-6, atol=1e-6
-    )  # units of 1e-9, and EM on few rows
+    if not summation.is_lossy:  # units of 1e-9, and EM on few rows; what lags behind is exact only in the end
+        np.testing.assert_allclose(simulated.means_, exact.means_, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(agents.traffic_.table[:, [0, 2]], simulated.traffic_.table[:, [0, 2]])
     if isinstance(summation, Tree):
         np.testing.assert_array_equal(agents.traffic_.table, simulated.traffic_.table)
@@ -101,11 +102,11 @@ def test_both_engines_fit_with_it_gaps_and_batches_included(summation, arguments
 
 
 def study(summation):
-    graph = "star" if isinstance(summation, Star) else nx.path_graph(5)
+    graph = "star" if summation.has_server else nx.path_graph(5)
     return make_study(graph, summation=summation, batch_size=9, n_init=2)[0]
 
 
-@pytest.mark.parametrize("summation", [Ledger(), Tree()], ids=["ledger", "tree"])
+@pytest.mark.parametrize("summation", SUMMATIONS_HERE, ids=NAMES)
 @pytest.mark.parametrize("seed", range(6))
 def test_however_messages_are_delivered_the_bits_are_the_same(summation, seed):
     expected = bits(run(study(summation)).agents.values())
@@ -114,7 +115,7 @@ def test_however_messages_are_delivered_the_bits_are_the_same(summation, seed):
     assert bits(run(study(summation), encoded=True, disturbances=disturbed).agents.values()) == expected
 
 
-@pytest.mark.parametrize("summation", [Ledger(), Tree()], ids=["ledger", "tree"])
+@pytest.mark.parametrize("summation", SUMMATIONS_HERE, ids=NAMES)
 @pytest.mark.parametrize("stop_after", [30, 60, 90, 120])
 def test_memories_are_part_of_the_checkpoint(summation, stop_after):
     expected = bits(run(study(summation)).agents.values())

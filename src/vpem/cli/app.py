@@ -126,9 +126,20 @@ Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV file: .
 Encoding = Annotated[str | None, typer.Option(help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")]
 Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
 Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
+WAYS = ("exact", "differences", "consensus")
+Way = Annotated[
+    str | None,
+    typer.Option(
+        "--sum",
+        help="How the network adds. exact: a server, or a tree on other graphs; differences: the same with rounded "
+        "changes, far fewer bytes; consensus: the paper's averages.",
+        show_default="exact",
+    ),
+]
+Accelerate = Annotated[str | None, typer.Option(help="squarem: extrapolate, for fewer iterations.")]
 Rounds = Annotated[
     int | None,
-    typer.Option(help="Rounds of consensus for each sum (not on a star); as many as the graph needs, if not given."),
+    typer.Option(help="Rounds of consensus for each sum; as many as the graph needs, if not given."),
 ]
 Covariance = Annotated[str, typer.Option(help="full, tied, diag or spherical, within each block.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]
@@ -151,6 +162,7 @@ Standardize = Annotated[
         "default, unless the covariance is spherical.",
     ),
 ]
+Title = Annotated[str | None, typer.Option(help="Title of the report; the tables' names if not given.")]
 Strict = Annotated[bool, typer.Option("--strict", help="End with code 3 if the verdict on the fit is red.")]
 Init = Annotated[str, typer.Option(help="How to start: kmeans, k-means++, random, random_from_data.")]
 BatchSize = Annotated[int | None, typer.Option(help="Rows in a batch (incremental EM); all, if not given.")]

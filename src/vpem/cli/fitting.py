@@ -17,6 +17,8 @@ from vpem.cli.app import (
     INTERRUPTED,
     NOT_TRUSTED,
     PICTURES,
+    WAYS,
+    Accelerate,
     BatchSize,
     Covariance,
     Decimal,
@@ -39,7 +41,9 @@ from vpem.cli.app import (
     Starts,
     Strict,
     Tables,
+    Title,
     Tol,
+    Way,
     app,
     check_can_draw,
     err,
@@ -64,6 +68,7 @@ STARTS_THAT_SERVE = 5
 
 if TYPE_CHECKING:
     from vpem import CollapsedComponentError, VerticalGaussianMixture
+    from vpem.core.network.summation import Summation
     from vpem.reading import Rows
 
 
@@ -94,6 +99,7 @@ def fit(
     encoding: Encoding = None,
     graph: Graph = "star",
     hops: Hops = 0,
+    way: Way = None,
     rounds: Rounds = None,
     covariance: Covariance = "full",
     batch_size: BatchSize = None,
@@ -101,6 +107,7 @@ def fit(
     starts: Starts = STARTS_THAT_SERVE,
     tol: Tol = 1e-3,
     max_iter: MaxIter = 100,
+    accelerate: Accelerate = None,
     reg_covar: RegCovar = 1e-6,
     shrinkage: Shrinkage = "auto",
     standardize: Standardize = None,
@@ -108,7 +115,7 @@ def fit(
     label: Label = None,
     output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
     report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the report; the tables' names if not given.")] = None,
+    title: Title = None,
     strict: Strict = False,
 ) -> None:
     """Fit a mixture to one table, or to several parties' tables joined by an id.
@@ -116,7 +123,7 @@ def fit(
     For example:
 
     - `vpem fit people.csv --parties parties.toml -k 3 --out model.vpem --report report.html`
-    - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --rounds 50`
+    - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --sum differences`
     - `vpem fit stations/*.csv.gz --id year,month,day,hour --ignore wind,name -k 4 --report air.html`
     - `vpem fit sensors.parquet -k 2 --graph links.txt --hops 1` (every column is a party)
 
@@ -124,11 +131,12 @@ def fit(
     """
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
-    check_graph(graph)
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
     model = _unfitted(covariance, shrinkage, standardize, starts, seed)
     model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
-    model.set_params(hops=hops, batch_size=batch_size, summation=None if graph == "star" else vpem.Consensus(rounds))
+    model.set_params(
+        hops=hops, batch_size=batch_size, accelerate=accelerate, summation=_summation(graph, way, rounds)
+    )
     model.check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
@@ -331,6 +339,18 @@ def _title(tables: list[Path], components: int) -> str:
     names = [path.name for path in tables]
     shown = names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more tables"]
     return f"{', '.join(shown)}, K={components}"
+
+
+def _summation(graph: str, way: str | None, rounds: int | None) -> Summation:
+    """What the options say of the network."""
+    check_graph(graph)
+    exact = vpem.Star() if graph == "star" else vpem.Tree()
+    if way is None:
+        way = "exact" if rounds is None else "consensus"
+    check_choices(sum=(way, WAYS))
+    if way != "consensus" and rounds is not None:
+        raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
+    return {"exact": exact, "differences": vpem.Differences(exact), "consensus": vpem.Consensus(rounds)}[way]
 
 
 def _range(text: str) -> list[int]:

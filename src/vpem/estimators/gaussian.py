@@ -71,9 +71,10 @@ class VerticalGaussianMixture(VerticalMixture):
         the party names or 0, ..., N-1.
     hops : int, default=0
         How far columns may travel to be pooled at the root of a hub; not on a star.
-    summation : Star, Consensus or None, default=None
-        How the network adds. None: the exact sum on a star, else ``Consensus()``, with as many rounds as the graph
-        needs.
+    summation : Star, Tree, Differences, Consensus or None, default=None
+        How the network adds. None: the exact sum, ``Star()`` on a star, else ``Tree()``. ``Differences(...)`` around
+        one of these sends far fewer bytes. ``Consensus(rounds)`` is the paper's, for comparison and for links that
+        come and go.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas", "auto" or None, default=None

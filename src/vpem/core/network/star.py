@@ -39,7 +39,7 @@ class Star(Summation):
         if not network.is_star:
             raise ValueError(
                 f"expected graph='star' for the summation {type(self).__name__}(), got a graph without a server; "
-                "try graph='star', or Consensus() on this graph"
+                "try graph='star', or Tree() on this graph"
             )
 
     def schedule(

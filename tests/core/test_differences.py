@@ -1,0 +1,249 @@
+"""Sums that send rounded changes: what they come to, what they say of the likelihood, and what they refuse."""
+
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+import vpem
+from oracles import connected_graphs
+from vpem import Consensus, Differences, Star, Tree, VerticalGaussianMixture
+from vpem.core.network import coding
+from vpem.core.network.adders import MessageAdder, sum_traffic
+from vpem.core.network.parties import make_network
+from vpem.core.network.summation import Place, Shape, WrongMessageError
+from vpem.datasets import make_vertical_blobs
+
+SERIES = "iterate 0"
+
+
+def network_of(graph):
+    n_parties = 4 if graph == "star" else len(graph)
+    return make_network({number: [number] for number in range(n_parties)}, graph)
+
+
+def added(summation, network, terms, shape, n_sums=1):
+    """The last of some sums of the same terms; and every agent's memory."""
+    adder = MessageAdder(summation, network)
+    for _ in range(n_sums):
+        sums, traffic = adder.add(terms, shape, SERIES, 0)
+    return sums[0], adder.carries[SERIES], traffic
+
+
+# Codes
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(-20, 20))
+def test_a_code_keeps_the_size_to_an_eighth(values, power):
+    changes = np.array(values) * 2.0**power
+    largest = np.abs(changes).max()
+    codes, scale = np.empty(len(changes), dtype=np.uint8), coding.exponent_of(largest)
+    coding.encode(changes, scale, codes)
+    found = np.empty_like(changes)
+    coding.add_decoded(codes, scale, np.zeros_like(changes), found)
+    near = np.abs(changes) >= largest * 2.0**-29
+    assert (np.abs(found - changes)[near] <= np.abs(changes[near]) / 8).all()
+    assert (np.abs(found - changes) <= np.maximum(np.abs(changes) / 8, largest * 2.0**-28)).all()
+    assert (np.sign(found[near]) == np.sign(changes[near])).all()
+
+
+def test_silence_is_one_byte_and_all_codes_mean_something_else():
+    codes = np.arange(256, dtype=np.uint8)
+    found = np.empty(256)
+    coding.add_decoded(codes, 0, np.zeros(256), found)
+    assert (found[:4] == 0).all()
+    assert (found[128:132] == 0).all()
+    assert len(np.unique(found)) == 2 * 124 + 1
+    again = np.empty(256, dtype=np.uint8)
+    coding.encode(found, 0, again)
+    np.testing.assert_array_equal(again[found != 0], codes[found != 0])
+
+
+# Sums
+
+
+@given(
+    st.sampled_from(["star", "graph"]),
+    connected_graphs(fewest_agents=1),
+    st.integers(1, 5),
+    st.floats(0.1, 30),
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.integers(0, 2**32 - 1),
+)
+def test_sums_of_the_same_terms_become_exact(kind, graph, width, spread, silence, seed):
+    network = network_of("star" if kind == "star" else graph)
+    summation = Differences(Star() if kind == "star" else Tree(), silence)
+    rng, n_rows, n_hubs = np.random.default_rng(seed), 12, len(network.hubs)
+    terms = spread * rng.normal(size=(n_hubs, n_rows, width))
+    terms[:, 3] = 0.0  # a row that no party has
+    terms[1:, 5] = 0.0  # and one that only the first has
+    scalars = rng.normal(size=(n_hubs, 2))
+    flat = np.hstack([terms.reshape(n_hubs, -1), scalars])
+    found, memories, _ = added(summation, network, flat, Shape(n_rows, width, 2), n_sums=40)
+    sums, exact = found[:-2].reshape(n_rows, width), terms.sum(axis=0)
+    np.testing.assert_allclose(found[-2:], scalars.sum(axis=0), rtol=1e-12, atol=1e-12)
+    assert (sums[3] == 0).all()
+    assert (np.delete(sums, 3, axis=0) != 0).all()
+    there = np.delete(np.arange(n_rows), 3)
+    np.testing.assert_allclose(softmax(sums[there], axis=1), softmax(exact[there], axis=1), atol=1e-7)
+    # The likelihood of the sums is right over all rows, though not in each.
+    level = exact[:, memories[0]["reference"][0]].sum()
+    assert sums[:, memories[0]["reference"][0]].sum() == pytest.approx(level, rel=1e-9, abs=1e-9)
+    # All agents work with the same bits, and both ends of a link remember the same.
+    tree = summation.around.tree(network)
+    for position, memory in enumerate(memories):
+        np.testing.assert_array_equal(memory["total"], memories[0]["total"])
+        if tree.below[position]:
+            below = sum(memories[child]["sent"] for child in tree.below[position])
+            np.testing.assert_allclose(memory["below"], below, rtol=1e-12, atol=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_rows_that_change_their_mind_are_heard(seed):
+    """A row that was decided by a wide margin, and then is decided otherwise."""
+    rng, network = np.random.default_rng(seed), network_of(nx.path_graph(5))
+    adder, shape = MessageAdder(Differences(Tree(), 0.3), network), Shape(50, 3)
+    terms = 40 * rng.normal(size=(5, 150))
+    for _ in range(8):
+        adder.add(terms, shape, SERIES, 0)
+    terms = 40 * rng.normal(size=(5, 150))
+    for _ in range(25):
+        sums, _ = adder.add(terms, shape, SERIES, 0)
+    found, exact = (softmax(values.reshape(50, 3), axis=1) for values in (sums[0], terms.sum(axis=0)))
+    np.testing.assert_allclose(found, exact, atol=1e-6)
+
+
+def test_a_sum_that_does_not_change_sends_next_to_nothing():
+    network, shape = network_of("star"), Shape(10_000, 4)
+    terms = np.random.default_rng(0).normal(size=(4, 40_000))
+    _, _, first = added(Differences(Star()), network, terms, shape)
+    _, _, last = added(Differences(Star()), network, terms, shape, n_sums=30)
+    assert first.bytes < 8 * 30_000
+    assert last.bytes < 0.01 * first.bytes
+
+
+def test_other_sums_go_whole():
+    network, shape = network_of(nx.path_graph(4)), Shape(7, 3, 1)
+    terms = np.random.default_rng(0).normal(size=(4, 22))
+    sums, traffic = MessageAdder(Differences(Tree()), network).add(terms, shape, "cluster", 0)
+    np.testing.assert_allclose(sums[0], terms.sum(axis=0), rtol=1e-14)
+    assert traffic.bytes == sum_traffic(Tree(), network, shape).bytes
+
+
+# What neighbours may send
+
+
+def messages():
+    """A party's place, a server's, and the party's first message."""
+    network, summation, shape = network_of("star"), Differences(Star()), Shape(20, 3, 1)
+    party, server = (Place(network, position, shape, SERIES) for position in (0, 4))
+    state = summation.begin(party, {}, np.random.default_rng(0).normal(size=61))
+    return summation, server, summation.begin(server, {}, None), bytes(summation.message(party, 0, state))
+
+
+def bomb(n_bytes):
+    return zstandard.ZstdCompressor().compress(bytes(n_bytes))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda message: message[:-1],
+        lambda message: message[:10],
+        lambda message: b"",
+        lambda message: message + b"x",
+        lambda message: message[:16] + b"\xff\x7f" + message[18:],
+        lambda message: np.array([np.nan]).tobytes() + message[8:],
+        lambda message: message[:18] + bomb(10**8),
+        lambda message: message[:18] + bomb(10),
+        lambda message: message[:18] + zstandard.ZstdCompressor(write_content_size=False).compress(bytes(43)),
+        lambda message: message[:18] + bytes(100),
+    ],
+    ids=["cut", "short", "empty", "longer", "scale", "nan", "bomb", "few", "no size", "no code"],
+)
+def test_what_cannot_be_a_message_is_its_sender_s_fault(change):
+    summation, server, state, message = messages()
+    received = {sender: np.frombuffer(message, np.uint8) for sender in range(4)}
+    summation.combine(server, 0, state, received)
+    received[2] = np.frombuffer(change(message), np.uint8)
+    with pytest.raises(WrongMessageError) as error:
+        summation.combine(server, 0, state, received)
+    assert error.value.sender == 2
+
+
+def test_what_it_cannot_be_around():
+    with pytest.raises(ValueError, match="expected Star\\(\\) or Tree\\(\\) in Differences, got Consensus"):
+        Differences(Consensus(3))
+    with pytest.raises(ValueError, match="silence"):
+        Differences(Tree(), silence=2)
+    with pytest.raises(ValueError, match="a graph without a server"):
+        VerticalGaussianMixture(2, graph="ring", summation=Differences(Star())).fit(np.zeros((9, 3)))
+
+
+# Whole fits
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_vertical_blobs(1500, 6, 2, 3, separation=1.5, random_state=3)
+
+
+@pytest.mark.parametrize("graph", ["star", "ring"])
+@pytest.mark.parametrize("more", [{}, {"accelerate": "squarem"}, {"batch_size": 400}, {"hops": 1}], ids=str)
+def test_a_fit_comes_to_the_same_fixed_point_for_few_bytes(blobs, graph, more):
+    if graph == "star" and "hops" in more:
+        more = {"covariance_type": "diag"}
+    arguments = {
+        "partition": blobs.partition,
+        "graph": graph,
+        "tol": 1e-8,
+        "max_iter": 500,
+        "random_state": 0,
+        **more,
+    }
+    around = Star() if graph == "star" else Tree()
+    exact, thrifty = (
+        VerticalGaussianMixture(3, summation=summation, **arguments).fit(blobs.data)
+        for summation in (around, Differences(around))
+    )
+    assert thrifty.converged_
+    assert abs(thrifty.certificate_.gain) < 1e-7
+    np.testing.assert_allclose(thrifty.means_, exact.means_, atol=2e-3)
+    assert thrifty.log_likelihood_ == pytest.approx(exact.log_likelihood_, abs=1e-6)
+    # A bound is the free energy, which the likelihood is never below.
+    assert -1e-6 < thrifty.log_likelihood_ - thrifty.lower_bound_ < 1e-5
+    start = VerticalGaussianMixture(3, summation=around, **{**arguments, "max_iter": 0}).fit(blobs.data).traffic_
+    assert thrifty.traffic_.bytes - start.bytes < 0.2 * (exact.traffic_.bytes - start.bytes)
+
+
+def test_the_bound_is_the_free_energy_of_naive_numpy(blobs):
+    """Each pass's bound: the last responsibilities under the new parameters."""
+    arguments = {"partition": blobs.partition, "summation": Differences(Star(), 0.0), "tol": 0.0, "random_state": 0}
+    models = []
+    for most in (39, 40):
+        with pytest.warns(vpem.FitWarning):
+            models.append(VerticalGaussianMixture(3, max_iter=most, **arguments).fit(blobs.data))
+    before, after = (model.to_sklearn() for model in models)
+    old = before.predict_proba(blobs.data)  # sums are exact by now
+    joint = after._estimate_weighted_log_prob(blobs.data)
+    energy = (old * (joint - np.log(np.maximum(old, 1e-300)))).sum(axis=1).mean()
+    with pytest.warns(vpem.FitWarning):
+        last = VerticalGaussianMixture(3, max_iter=41, **arguments).fit(blobs.data)
+    assert last.lower_bound_ == pytest.approx(energy, abs=1e-9)
+
+
+def test_a_model_keeps_its_sum(blobs, tmp_path):
+    model = VerticalGaussianMixture(
+        3, partition=blobs.partition, graph="path", summation=Differences(Tree(), 0.2), accelerate="squarem"
+    ).fit(blobs.data)
+    vpem.save(model, tmp_path / "model")
+    again = vpem.load(tmp_path / "model")
+    assert again.summation == Differences(Tree(), 0.2)
+    assert again.accelerate == "squarem"
+    np.testing.assert_array_equal(again.predict(blobs.data), model.predict(blobs.data))
+    assert math.isfinite(model.lower_bounds_[0])
