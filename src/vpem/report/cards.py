@@ -1,6 +1,6 @@
 """The cards of the page: what each shows, as plain values; one function for each, in the order of the page.
 
-The card about features, the only one that reads the table, is in `page`. On the side of the page, a card is a section
+The cards that tell of the clusters are in `clusters`, those of features in `features`. On the side of the page, a card is a section
 of `page.html` and one function of the script, which `page.js` calls in the same order.
 """
 
@@ -16,7 +16,9 @@ import numpy as np
 
 from vpem.report.places import place_agents
 from vpem.report.values import say, short
+from vpem.verdict import colour
 
+SEVERITIES = ("red", "amber", "note")
 MOST_TEXT = 1000
 """Characters of a finding's sentence at most."""
 
@@ -27,15 +29,18 @@ def all_agents(model: Any) -> list[Hashable]:
 
 
 def verdict_card(model: Any) -> dict[str, Any]:
-    """Findings about the fit, as the model's `verdict_` has them; None if it has no verdict, and then no card."""
+    """The model's `verdict_`: its colour and its findings, the worst first; no colour for a model without a verdict."""
     findings = getattr(model, "verdict_", None)
-    if findings is None:
-        return {"verdict": None}
+    if findings is None or any(finding.code == "not_judged" for finding in findings):
+        return {"verdict": {"colour": None, "findings": []}}
     return {
-        "verdict": [
-            {name: str(getattr(finding, name) or "")[:MOST_TEXT] for name in ("severity", "sentence", "remedy")}
-            for finding in findings
-        ]
+        "verdict": {
+            "colour": colour(findings),
+            "findings": [
+                {name: str(getattr(finding, name))[:MOST_TEXT] for name in ("severity", "sentence", "remedy")}
+                for finding in sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+            ],
+        }
     }
 
 

@@ -107,7 +107,7 @@ function addCovariances() {
     offered.length ? "The second picture has the correlations within one block, with their signs." : "",
   );
   if (offered.length) {
-    const first = data.features[data.most_different[0]].hub;
+    const first = data.features[data.ranked[0]].hub;
     setOptions(find("#block"), offered.map((number) => [number, nameOf(data.hubs[number].root)]), offered.includes(first) ? first : offered[0]);
     setOptions(find("#of"), [["", "all components, in the mean"], ...components.map((component) => [component, `component ${component}`])]);
   } else {
