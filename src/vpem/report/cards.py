@@ -1,7 +1,7 @@
 """The cards of the page: what each shows, as plain values; one function for each, in the order of the page.
 
-The cards that tell of the clusters are in `clusters`, those of features in `features`. On the side of the page, a card is a section
-of `page.html` and one function of the script, which `page.js` calls in the same order.
+The cards that tell of the clusters are in `clusters`, those of features in `features`. On the side of the page, a
+card is a section of `page.html` and one function of the script, which `page.js` calls in the same order.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from vpem.meaning import verdict_of
 from vpem.report.places import place_agents
 from vpem.report.values import say, short
-from vpem.verdict import colour
 
-SEVERITIES = ("red", "amber", "note")
 MOST_TEXT = 1000
 """Characters of a finding's sentence at most."""
 
@@ -29,19 +28,15 @@ def all_agents(model: Any) -> list[Hashable]:
 
 
 def verdict_card(model: Any) -> dict[str, Any]:
-    """The model's `verdict_`: its colour and its findings, the worst first; no colour for a model without a verdict."""
-    findings = getattr(model, "verdict_", None)
-    if findings is None or any(finding.code == "not_judged" for finding in findings):
-        return {"verdict": {"colour": None, "findings": []}}
-    return {
-        "verdict": {
-            "colour": colour(findings),
-            "findings": [
-                {name: str(getattr(finding, name))[:MOST_TEXT] for name in ("severity", "sentence", "remedy")}
-                for finding in sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
-            ],
-        }
-    }
+    """The model's `verdict_`: its colour and its findings; no colour for a model that was not judged."""
+    colour, findings = verdict_of(model)
+    return {"verdict": {"colour": colour, "findings": plain_findings(findings)}}
+
+
+def plain_findings(findings: Sequence[Any]) -> list[dict[str, str]]:
+    """Findings as a page has them."""
+    names = ("severity", "sentence", "remedy")
+    return [{name: str(getattr(finding, name))[:MOST_TEXT] for name in names} for finding in findings]
 
 
 def facts_card(model: Any, n_rows: int, title: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The cards about what the clusters are and how sure the labels are; the numbers are those of `vpem.meaning`.
 
-No row can be read from them. A component that stands for fewer than `SMALLEST_COUNT` rows has no part in them, not even
-in what "everyone" is, from which its mean would follow. Counts of fewer rows are left out.
+No row can be read from them. A component that stands for fewer than `SMALLEST_COUNT` rows has no part in them, not
+even in what "everyone" is, from which its mean would follow. Counts of fewer rows are left out.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MOST_CONFUSED = 6
 def without_small(model: Any, n_rows: int) -> Any:
     """A copy of the model in which components that stand for too few rows have no weight.
 
-    Everything of `vpem.meaning` that it is asked for is then about the other components. If all stand for too few rows,
-    the model as it is: nothing of its components is shown in the page.
+    Everything of `vpem.meaning` that it is asked for is then about the other components. If all stand for too few
+    rows, the model as it is: nothing of its components is shown in the page.
     """
     small = model.weights_ * n_rows < SMALLEST_COUNT
     if not small.any() or small.all():
@@ -61,8 +61,13 @@ def profile_of(profile: Profile, nats: float, column: int, hidden: NDArray[np.bo
     return {"everyone": short(everyone), "distances": short(distances), "nats": round(nats, 3)}
 
 
-def importance_card(model: Any) -> dict[str, Any]:
-    """What parties tell about the component of a row; what columns tell is with the features."""
+def importance_card(model: Any, n_rows: int) -> dict[str, Any]:
+    """What parties tell about the component of a row; what columns tell is with the features.
+
+    Nothing if all components stand for too few rows.
+    """
+    if (model.weights_ * n_rows < SMALLEST_COUNT).all():
+        return {"entropy": 0, "party_nats": []}
     found = model._party_information()
     return {
         "entropy": round(entropy(model.weights_), 3),

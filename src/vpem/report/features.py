@@ -66,6 +66,7 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
             }
         )
     density, blocks = model._mixture.density, model._mixture.blocks
+    small = model.weights_ * len(table) < SMALLEST_COUNT
     return {
         "n_columns": len(names),
         "features": features,
@@ -73,7 +74,7 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
         "n_pair_bins": n_pair_bins,
         "shades": {f"{one},{other}": _shade(counts) for (one, other), counts in bins.pairs.items()},
         "correlations": [
-            _triangles(density.correlations(block), hub.columns, place_of, model.weights_ * len(table) < SMALLEST_COUNT)
+            _triangles(density.correlations(block), hub.columns, place_of, small)
             for block, hub in zip(blocks, model.hubs_, strict=True)
         ],
         "missing": _missing(bins, len(table)),

@@ -2,7 +2,8 @@
 
 What the page holds of the data: no row can be read from it. The histograms of one and of two columns have rounded
 quantiles as limits, not the smallest and largest values, and bins with fewer than `SMALLEST_COUNT` rows are shown as
-empty. The mean and deviation of a component that stands for fewer rows than that in a column are left out. Of two
+empty. The mean and deviation of a component that stands for fewer rows than that in a column are left out, and so is
+"everyone" where it has a part in it. Shares of sure and of confused labels never tell of fewer rows. Of two
 columns, ten shades are kept and no counts. Measured numbers have six significant digits. What remains are the model
 and coarse counts: give the page only to people who may see those.
 """
@@ -69,10 +70,10 @@ def write_report(
 def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names: Sequence[str] | None = None) -> str:
     """The page as text: style, script and data are in it, and nothing is loaded from elsewhere.
 
-    It shows the verdict on the fit, profiles of the components, which parties and columns tell them apart, how sure the
-    labels are, histograms with the fitted densities, ellipses, the blocks of the covariances, the log-likelihood, how far
-    the roots agree, repairs, the network, traffic and settings. No row of X can be read from it: bins have rounded
-    limits, and those with fewer than 5 rows are shown as empty.
+    It shows the verdict on the fit, profiles of the components, which parties and columns tell them apart, how sure
+    the labels are, histograms with the fitted densities, ellipses, the blocks of the covariances, the log-likelihood,
+    how far the roots agree, repairs, the network, traffic and settings. No row of X can be read from it: bins have
+    rounded limits, and those with fewer than 5 rows are shown as empty.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def describe(model: Any, table: Table, title: str, feature_names: Sequence[str] 
         **cards.verdict_card(model),
         **cards.facts_card(model, len(table), title),
         **cards.weights_card(model),
-        **clusters.importance_card(shown),
+        **clusters.importance_card(shown, len(table)),
         **clusters.certainty_card(model, table),
         **features_card(model, shown, table, _feature_names(model, feature_names)),
         **cards.trajectory_card(model),

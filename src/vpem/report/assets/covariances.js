@@ -3,6 +3,7 @@
 const MOST_SQUARES = 4000;
 const SIDE = 360;
 const MOST_NAMED = 40;
+const LARGEST_CELL = 84;
 
 /** Whether there is room to show how strongly the columns of a block correlate. */
 function showsStrengths() {
@@ -54,7 +55,7 @@ function paintBlock(block, left, width) {
   const names = withoutCommonStart(features.map((feature) => data.features[feature].name));
   const longest = Math.min(22, Math.max(...names.map((name) => name.length)));
   const room = Math.min(longest * 6.6 + 12, width * 0.45);
-  const cell = Math.min(30, (width - room) / features.length);
+  const cell = Math.min(LARGEST_CELL, (width - room) / features.length, Math.max(30, SIDE / features.length));
   const named = cell >= 10;
   const children = features.flatMap((one, row) => {
     const y = row * cell + 1;
@@ -64,8 +65,9 @@ function paintBlock(block, left, width) {
       const colour = value < 0 ? "var(--negative)" : "var(--positive)";
       const place = draw("rect", { class: "pair", x, y, width: cell, height: cell, fill: colour, "fill-opacity": Math.min(1, Math.abs(value)).toFixed(3) });
       place.append(draw("title", {}, `${data.features[one].name} with ${data.features[other].name}: ${saySigned(value)}`));
-      const sign = cell >= 14 && Math.abs(value) >= 0.1 ? draw("text", { class: Math.abs(value) > 0.6 ? "on-colour" : "", x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", "pointer-events": "none" }, value < 0 ? "\u2212" : "+") : null;
-      return sign === null ? [place] : [place, sign];
+      const text = cell >= 36 ? saySigned(value) : cell >= 14 && Math.abs(value) >= 0.1 ? saySigned(value)[0] : "";
+      const look = { class: Math.abs(value) > 0.6 ? "on-colour" : "", x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", "pointer-events": "none" };
+      return text ? [place, draw("text", look, text)] : [place];
     });
     const text = shortenName(names[row], Math.max(7, Math.floor((room - 8) / 6.6)));
     const name = named ? draw("text", { x: left + row * cell + 4, y: y + cell / 2 + 4, "font-size": "11px" }, text) : null;

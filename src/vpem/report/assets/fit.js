@@ -69,6 +69,7 @@ function addTrajectory() {
     data.batches ? "With batches, the free energy is measured: a bound that the log-likelihood does not fall below." : "",
     "Mean over the roots, in each iteration.",
     data.gain === null ? "" : `One more exact step would gain ${say(data.gain, 2)} per row.`,
+    data.repairs.length ? "" : "No component collapsed or starved.",
   );
   slider.max = bounds.length;
   slider.value = bounds.length;
@@ -114,8 +115,7 @@ function addTrajectory() {
 
 function addRepairs() {
   if (!data.repairs.length) {
-    about("repairs", "None: no component collapsed or starved.");
-    find("#repairs .scroll").remove();
+    find("#repairs").remove();
     return;
   }
   about("repairs", "Components that collapsed (no room left for a covariance) or starved (no rows left).");

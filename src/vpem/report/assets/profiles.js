@@ -103,9 +103,10 @@ function profileHead() {
   const heads = components.map((component) => {
     const width = (100 * data.weights[component]) / most;
     const bar = draw("svg", { viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { fill: componentColour(component), width, height: 6 }));
-    return make("th", { scope: "col", class: "component" }, `${nComponents > 6 ? "" : "component "}${component}`, make("small", {}, sayShare(data.weights[component])), bar);
+    const name = make("span", { class: nComponents > 6 ? "unsaid" : "said" }, "component ");
+    return make("th", { scope: "col", class: "component" }, name, String(component), make("small", {}, sayShare(data.weights[component])), bar);
   });
-  return make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Column"), ...heads, make("th", { scope: "col" }, "everyone"), make("th", { scope: "col", class: "spare" }, "nats")));
+  return make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Column"), ...heads, make("th", { scope: "col" }, "everyone"), make("th", { scope: "col", class: "spare" }, "tells (nats)")));
 }
 
 /** Features that are chosen: the most telling ones, those of one party, or all of them by party. */
@@ -124,6 +125,8 @@ function showProfiles() {
     const head = party === null ? null : make("tr", { class: "party" }, make("th", { scope: "rowgroup", colspan: nComponents + 3 }, nameOf(party)));
     return make("tbody", {}, head, ...numbers.map((number) => profileRow(data.features[number], party !== null, limit)));
   });
+  const many = find("#columns").value === "all" && data.features.length > 2 * TOP_COLUMNS;
+  find("#profiles .scroll").classList.toggle("whole", !many);
   find("#profiles .scroll").replaceChildren(make("table", { class: "profiles" }, profileHead(), ...bodies));
 }
 
@@ -190,9 +193,9 @@ function addProfiles() {
   const holders = [...new Set(data.features.map((feature) => feature.party))].sort((one, other) => one - other);
   const counts = holders.map((party) => data.features.filter((feature) => feature.party === party).length);
   const few = data.features.length <= TOP_COLUMNS;
-  const options = [["all", `all ${data.features.length}, by party`], ...(few ? [] : [["top", `the ${TOP_COLUMNS} that tell most`]]).reverse()];
+  const options = [...(few ? [] : [["top", `the ${TOP_COLUMNS} that tell most`]]), ["all", `all ${data.features.length}, by party`]];
   const single = holders.length === 1 || Math.max(...counts) === 1;
-  setOptions(find("#columns"), [...options.reverse(), ...(single ? [] : holders.map((party) => [party, data.agents[party].name, "columns of one party"]))], few ? "all" : "top");
+  setOptions(find("#columns"), [...options, ...(single ? [] : holders.map((party) => [party, data.agents[party].name, "columns of one party"]))], few ? "all" : "top");
   if (shared) addFigure("profiles", paintMap);
   else find("#profiles .plot").remove();
   find("#columns").addEventListener("change", showProfiles);
@@ -216,7 +219,7 @@ function paintBars(items, title, width, top) {
       draw("text", { x: room - 6, y: y + 14, "text-anchor": "end" }, shortenName(name, Math.max(7, Math.floor((room - 8) / 6.8)))),
       bar,
       ...(spread === null ? [] : [spread]),
-      draw("text", { class: "quiet", x: x(Math.min(nats + 2 * (error ?? 0), data.entropy)) + 5, y: y + 14 }, nats.toFixed(2)),
+      draw("text", { class: "quiet", x: (x(nats) > x(data.entropy) - 36 ? x(data.entropy) : x(nats + 2 * (error ?? 0))) + 5, y: y + 14 }, nats.toFixed(2)),
     ];
   });
   const height = 20 + items.length * pitch;
@@ -233,8 +236,9 @@ function addImportance() {
     "importance",
     nComponents === 1
       ? "There is one component, so nothing tells components apart."
+      : !data.entropy ? "Too few rows to tell."
       : `How much a look at some columns of a row tells about its component, in nats. The dotted line is all that there is to tell, ${say(data.entropy, 3)}.`,
-    several ? "A party's columns are taken together; columns may tell the same, so they do not add up." : "",
+    several && data.entropy ? "A party's columns are taken together; columns may tell the same, so they do not add up." : "",
   );
   if (nComponents === 1 || !data.entropy) {
     find("#importance .choices").remove();
