@@ -290,17 +290,13 @@ def join(
     tables : dict
         Party to its table: pandas, polars, Arrow, a dict of columns, or the path of a file as the program reads it.
     on : str or sequence of str
-        The column that every table has and that names its rows, each once; or several that do so together.
+        The column, or columns together, that every table has and that name its rows, each once.
     ignore : sequence of str
         Columns to leave out, as `name` (of all parties) or `party.name`.
     form : Form, optional
         How text files are written, as far as it is not to be found out.
     keep : callable, optional
         In place of `ignore`: called with a party and a name, it says whether to read the column.
-
-    Returns
-    -------
-    JoinedTable
 
     Raises
     ------
@@ -332,8 +328,12 @@ def join(
         return not ignored & {name, f"{party}.{name}"} if keep is None else keep(party, name)
 
     rows = join_frames(tables, on, wanted, form)
+    _check_ignored(ignored, seen)
+    return JoinedTable(rows, as_names(on), seen)
+
+
+def _check_ignored(ignored: set[str], seen: Mapping[str, Sequence[str]]) -> None:
     known = [shown for party, names in seen.items() for name in names for shown in (name, f"{party}.{name}")]
     wrong = [text for name in sorted(ignored) if (text := unknown(name, known, "ignore: column")) is not None]
     if wrong:
         raise TableError("\n".join(wrong))
-    return JoinedTable(rows, as_names(on), seen)

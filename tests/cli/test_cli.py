@@ -72,7 +72,7 @@ def test_fit_predict_show_and_sample(folder):
     assert "converged" in said
     assert "no column is sent" in said
     expected = VerticalGaussianMixture(
-        3, partition={"bank": [0, 1], "shop": [2, 3]}, random_state=1, max_iter=500, n_init=5, **SERVING
+        3, partition={"bank": [0, 1], "shop": [2, 3]}, random_state=1, n_init=5, **SERVING
     ).fit(DATA)
     model = vpem.load("model")
     np.testing.assert_array_equal(model.means_, expected.means_)
@@ -109,7 +109,7 @@ def test_several_tables_by_id():
     assert list(model.feature_names_in_) == ["income", "bank.age", "spent", "shop.age"]
     whole = np.full((300, 4), np.nan)
     whole[:200, :2], whole[100:, 2:] = DATA[:200, :2], DATA[100:, 2:]
-    again = VerticalGaussianMixture(2, partition=[[0, 1], [2, 3]], graph="ring", random_state=0, max_iter=500)
+    again = VerticalGaussianMixture(2, partition=[[0, 1], [2, 3]], graph="ring", random_state=0)
     # Rows are in another order, which k-means may notice by rounding only.
     np.testing.assert_allclose(np.sort(model.weights_), np.sort(again.fit(whole).weights_), rtol=1e-2)
     vpem_says("predict", "model", "bank.csv", "shop.parquet", "--id", "person")

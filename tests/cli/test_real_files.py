@@ -62,9 +62,7 @@ def test_fit_and_predict_with_a_file(name):
     options, note = WAYS[name]
     FRAME.to_csv(name, **options)
     assert note in vpem_says("fit", name, "-k", 3)
-    expected = VerticalGaussianMixture(
-        3, random_state=0, max_iter=500, n_init=5, shrinkage="auto", standardize=True
-    ).fit(DATA)
+    expected = VerticalGaussianMixture(3, random_state=0, n_init=5, shrinkage="auto", standardize=True).fit(DATA)
     np.testing.assert_allclose(vpem.load("model.vpem").means_, expected.means_, rtol=1e-9)
     said = vpem_says("predict", "model.vpem", name)
     assert (note in said) == (name not in ("packed.csv.gz", "default.csv"))

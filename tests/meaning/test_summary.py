@@ -14,6 +14,7 @@ from vpem import VerticalGaussianMixture
 from vpem.datasets import make_vertical_blobs
 from vpem.meaning import compare_models, short_number
 from vpem.metrics import clustering_accuracy, compare_labels
+from vpem.verdict import colour
 
 DATA = make_vertical_blobs(300, 2, 2, 3, random_state=0)
 FRAME = pd.DataFrame(DATA.data, columns=["income", "debt", "<b>visits</b>", "spent"])

@@ -183,9 +183,11 @@ def test_a_stream_has_a_verdict_and_no_likelihood():
 
 def test_agents_come_to_the_same_verdict():
     X = make_vertical_blobs(120, 4, 1, 2, random_state=0).data
-    arguments = {"graph": "path", "summation": Consensus(3), "max_iter": 5}
+    arguments = {"graph": "path", "summation": Consensus(3), "max_iter": 5, "n_init": 3}
     one, other = (fitted(X, 2, engine=engine, **arguments) for engine in ("simulation", "agents"))
     assert [finding.code for finding in one.verdict_] == [finding.code for finding in other.verdict_]
+    assert len(one._facts.start_bounds) == 3
+    assert other._facts.start_bounds == pytest.approx(one._facts.start_bounds, rel=1e-9)
 
 
 def test_names_of_columns_stand_in_the_findings():

@@ -79,10 +79,12 @@ def _value(mean: float, deviation: float) -> str:
     return f"{short_number(mean)} ± {short_number(deviation)}"
 
 
-def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes) -> None:
-    """Known classes against the components of the fit, for rows that have both."""
+def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None) -> None:
+    """Known classes, if there are any, against the components of the fit, for rows that have both."""
     from vpem.metrics import compare_labels
 
+    if classes is None:
+        return
     known = (
         [classes.get(one) for one in zip(*(rows.keys or {}).values(), strict=True)]
         if isinstance(classes, dict)

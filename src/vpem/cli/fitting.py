@@ -54,6 +54,7 @@ from vpem.cli.gathering import check_choices, columns_of, gather
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe, show_findings
+from vpem.core.settings import STARTS
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Form, TableError, write
 from vpem.study import check_graph, read_graph
@@ -99,7 +100,7 @@ def fit(
     init: Init = "kmeans",
     starts: Starts = STARTS_THAT_SERVE,
     tol: Tol = 1e-3,
-    max_iter: MaxIter = 500,
+    max_iter: MaxIter = 100,
     reg_covar: RegCovar = 1e-6,
     shrinkage: Shrinkage = "auto",
     standardize: Standardize = None,
@@ -121,29 +122,14 @@ def fit(
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
-    from vpem.core.settings import STARTS
-    from vpem.verdict import colour
-
-    amount = _shrinkage(shrinkage)
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
     check_graph(graph)
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    model = vpem.VerticalGaussianMixture(
-        components,
-        hops=hops,
-        summation=None if graph == "star" else vpem.Consensus(rounds),
-        covariance_type=covariance,
-        batch_size=batch_size,
-        init_params=init,
-        n_init=starts,
-        tol=tol,
-        max_iter=max_iter,
-        reg_covar=reg_covar,
-        shrinkage=amount,
-        standardize=covariance != "spherical" if standardize is None else standardize,
-        random_state=seed,
-    ).check_arguments()
+    model = _unfitted(covariance, shrinkage, standardize, starts, seed)
+    model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
+    model.set_params(hops=hops, batch_size=batch_size, summation=None if graph == "star" else vpem.Consensus(rounds))
+    model.check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
     rows, partition = gather(tables, id_column, parties, unused, form, lambda names: read_graph(graph, names))
@@ -152,15 +138,33 @@ def fit(
     interrupted = fit_model(model, rows)
     vpem.save(model, output)
     describe(model)
-    if classes is not None:
-        describe_labels(model, rows, classes)
+    describe_labels(model, rows, classes)
     say(f"model: {output}")
-    if report is not None:
-        _report(model, rows, report, title or _title(tables, components))
+    _report(model, rows, report, title or _title(tables, components))
+    _end(model, interrupted=interrupted, strict=strict)
+
+
+def _end(model: VerticalGaussianMixture, *, interrupted: bool, strict: bool) -> None:
+    """Leave with a code that says what came of it."""
+    from vpem.verdict import colour
+
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if strict and colour(model.verdict_) == "red":
         raise typer.Exit(NOT_TRUSTED)
+
+
+def _unfitted(
+    covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int
+) -> VerticalGaussianMixture:
+    """A model with what the program's options have in common."""
+    return vpem.VerticalGaussianMixture(
+        covariance_type=covariance,
+        shrinkage=_shrinkage(shrinkage),
+        standardize=covariance != "spherical" if standardize is None else standardize,
+        n_init=starts,
+        random_state=seed,
+    )
 
 
 def _say_beforehand(model: VerticalGaussianMixture, rows: Rows) -> None:
@@ -169,9 +173,11 @@ def _say_beforehand(model: VerticalGaussianMixture, rows: Rows) -> None:
         err.print(f"[yellow]note:[/yellow] {plain(finding.sentence)} Try: {plain(finding.remedy)}.", highlight=False)
 
 
-def _report(model: VerticalGaussianMixture, rows: Rows, path: Path, title: str) -> None:
+def _report(model: VerticalGaussianMixture, rows: Rows, path: Path | None, title: str) -> None:
     from vpem.report import write_report
 
+    if path is None:
+        return
     write_report(model, rows.values, path, title=title)
     say(f"report: {path}")
 
@@ -229,7 +235,7 @@ def select(
     covariance: Covariance = "full",
     starts: Starts = STARTS_THAT_SERVE,
     tol: Tol = 1e-3,
-    max_iter: MaxIter = 500,
+    max_iter: MaxIter = 100,
     reg_covar: RegCovar = 1e-6,
     shrinkage: Shrinkage = "auto",
     standardize: Standardize = None,
@@ -243,22 +249,14 @@ def select(
 
     Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
     """
-    sizes, amount = _range(components), _shrinkage(shrinkage)
+    sizes = _range(components)
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES))
     check_outputs([output], tables, endings=TABLES)
     check_outputs([picture], tables, endings=PICTURES)
     check_can_draw(picture)
-    unfitted = vpem.VerticalGaussianMixture(
-        covariance_type=covariance,
-        n_init=starts,
-        tol=tol,
-        max_iter=max_iter,
-        reg_covar=reg_covar,
-        shrinkage=amount,
-        standardize=covariance != "spherical" if standardize is None else standardize,
-        random_state=seed,
-    ).check_arguments()
+    unfitted = _unfitted(covariance, shrinkage, standardize, starts, seed)
+    unfitted.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
     rows, partition = gather(tables, id_column, parties, ignore, form)
     found = _compare_sizes(unfitted.set_params(partition=partition), rows, sizes)
     if output is not None:

@@ -81,4 +81,5 @@ def _put_together(transport: InProcess, network: Network, agreement: Agreement) 
         roots[0].model is not None and roots[0].model.converged,
         tuple(repair._replace(party=names[str(repair.party)]) for repair in roots[0].repairs),
         transport.traffic(network),
+        roots[0].state.progress.bounds,
     )

@@ -74,10 +74,12 @@ def round_outward(low: float, high: float) -> tuple[float, float]:
     span = min(max(span, 1e-300), 1e300)
     digits = 1 - math.floor(math.log10(span))
     step = 10.0**-digits
-    return (
-        round((math.ceil(low / step) - 1) * step, digits),
-        round((math.floor(high / step) + 1) * step, digits),
-    )
+    below, above = (math.ceil(low / step) - 1) * step, (math.floor(high / step) + 1) * step
+    while round(below, digits) >= low:  # the division was rounded
+        below -= step
+    while round(above, digits) <= high:
+        above += step
+    return round(below, digits), round(above, digits)
 
 
 def count_bins(

@@ -177,7 +177,8 @@ def _end_run(work: Work, progress: Progress, error: CollapsedComponentError | No
             progress.start,
             repairs,
         )
-    progress = replace(progress, best=best, run=None)
+    bounds = progress.bounds if error is not None else (*progress.bounds, agreed)
+    progress = replace(progress, best=best, bounds=bounds, run=None)
     if progress.start + 1 < work.roles.agreement.n_init:
         return replace(progress, phase="start", start=progress.start + 1)
     if best is None:

@@ -139,6 +139,8 @@ class Progress:
     clustering: Clustering | None = None
     run: Run | None = None
     best: Model | None = None
+    bounds: tuple[float, ...] = ()
+    """What each start that has not failed counted for in the end."""
     prediction: Prediction | None = None
     """The last one, or the one at work."""
     memories: Mapping[str, Memory] = field(default_factory=dict)

@@ -12,6 +12,8 @@ large offsets cost no digits. `gap_entropy` (1,), the entropy of the gaps given 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -164,3 +166,17 @@ def variances(covariances: Array) -> Array:
     """Variances that broadcast against (n_components, n_columns), of covariances in one of the four shapes."""
     found: Array = np.diagonal(covariances, axis1=1, axis2=2) if covariances.ndim == 3 else covariances
     return found
+
+
+def regressions(covariances: Array, XT: Array) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp], Array]]:
+    """Which columns are gaps, in which rows, and the slopes with which these follow from the others.
+
+    Slopes have the shape (n_components or 1, n_columns there, n_columns gone). Rows in which nothing is a gap, or
+    everything, are left out.
+    """
+    patterns, numbers = np.unique(np.isnan(XT), axis=1, return_inverse=True)
+    for number, gone in enumerate(patterns.T):
+        if gone.any() and not gone.all():
+            seen = covariances[:, ~gone]
+            slopes = np.linalg.solve(seen[:, :, ~gone], seen[:, :, gone])
+            yield gone, np.flatnonzero(numbers.ravel() == number), np.asarray(slopes, dtype=np.float64)

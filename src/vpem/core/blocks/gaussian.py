@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Real
@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.covariances import STRUCTURES, estimate_covariances, n_covariance_parameters
 from vpem.core.blocks.density import CollapsedComponentError, Density
-from vpem.core.blocks.factors import add_statistics, make_block, make_statistics, scale_statistics, variances
+from vpem.core.blocks.factors import (
+    add_statistics,
+    make_block,
+    make_statistics,
+    regressions,
+    scale_statistics,
+    variances,
+)
 from vpem.core.blocks.packed import Densities, MatrixLayout, make_layout
 from vpem.core.blocks.tiles import Layout, Tile
 from vpem.core.blocks.weights import LOWEST, TINY_COUNT
@@ -345,7 +352,7 @@ class Gaussian(Density):
     def conditional(self, block: Block, XT: Array) -> Array:
         """See `Density`; gaps follow from the other columns."""
         filled = super().conditional(block, XT)
-        for gone, rows, slopes in self._regressions(block, XT):
+        for gone, rows, slopes in regressions(block.covariances, XT) if self.is_matrix else ():
             moved = XT[~gone][:, rows] - block.means[:, ~gone, None]
             filled[np.ix_(np.arange(len(filled)), gone, rows)] += slopes.transpose(0, 2, 1) @ moved
         return filled
@@ -353,24 +360,11 @@ class Gaussian(Density):
     def conditional_deviations(self, block: Block, XT: Array) -> Array:
         """See `Density`; they depend on which columns are gaps, not on the values of the others."""
         found = super().conditional_deviations(block, XT)
-        for gone, rows, slopes in self._regressions(block, XT):
+        for gone, rows, slopes in regressions(block.covariances, XT) if self.is_matrix else ():
             explained = (block.covariances[:, ~gone][:, :, gone] * slopes).sum(axis=1)
             left = variances(block.covariances)[:, gone] - explained
             found[np.ix_(np.arange(len(found)), gone, rows)] = np.sqrt(np.maximum(left, 0.0))[:, :, None]
         return found
-
-    def _regressions(self, block: Block, XT: Array) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp], Array]]:
-        """Which columns are gaps, in which rows, and the slopes with which these follow from the others.
-
-        Slopes have the shape (n_components or 1, n_columns there, n_columns gone). Rows in which nothing is a gap, or
-        everything, are left out.
-        """
-        patterns, numbers = np.unique(np.isnan(XT), axis=1, return_inverse=True)
-        for number, gone in enumerate(patterns.T):
-            if self.is_matrix and gone.any() and not gone.all():
-                seen = block.covariances[:, ~gone]
-                slopes = np.linalg.solve(seen[:, :, ~gone], seen[:, :, gone])
-                yield gone, np.flatnonzero(numbers.ravel() == number), np.asarray(slopes, dtype=np.float64)
 
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Density`."""
