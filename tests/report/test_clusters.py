@@ -194,7 +194,7 @@ def test_bars_are_in_the_order_of_their_information(visit, page_of, cancer):
     model, data = cancer
     page = visit(page_of)
     widths = page.locator("#importance .telling").evaluate_all("all => all.map(one => one.width.baseVal.value)")
-    assert len(widths) == 3 + 12
+    assert len(widths) == 3 + 8
     assert widths[:3] == sorted(widths[:3], reverse=True)
     assert widths[3:] == sorted(widths[3:], reverse=True)
     told = page.locator("#importance .telling title").evaluate_all("all => all.map(one => one.textContent)")

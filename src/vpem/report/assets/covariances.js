@@ -4,6 +4,7 @@ const MOST_SQUARES = 4000;
 const SIDE = 360;
 const MOST_NAMED = 40;
 const LARGEST_CELL = 84;
+const MOST_HEIGHT = 440;
 
 /** Whether there is room to show how strongly the columns of a block correlate. */
 function showsStrengths() {
@@ -55,25 +56,31 @@ function paintBlock(block, left, width) {
   const names = withoutCommonStart(features.map((feature) => data.features[feature].name));
   const longest = Math.min(22, Math.max(...names.map((name) => name.length)));
   const room = Math.min(longest * 6.6 + 12, width * 0.45);
-  const cell = Math.min(LARGEST_CELL, (width - room) / features.length, Math.max(30, SIDE / features.length));
+  const cell = Math.min(LARGEST_CELL, (width - room) / features.length, Math.max(30, MOST_HEIGHT / features.length));
+  const start = left + Math.max(0, (width - room - cell * features.length) / 2);
   const named = cell >= 10;
   const children = features.flatMap((one, row) => {
     const y = row * cell + 1;
     const cells = features.slice(0, row).map((other, column) => {
       const value = signedCorrelation(one, other, chosenComponent());
-      const x = left + column * cell;
+      const x = start + column * cell;
       const colour = value < 0 ? "var(--negative)" : "var(--positive)";
       const place = draw("rect", { class: "pair", x, y, width: cell, height: cell, fill: colour, "fill-opacity": Math.min(1, Math.abs(value)).toFixed(3) });
       place.append(draw("title", {}, `${data.features[one].name} with ${data.features[other].name}: ${saySigned(value)}`));
-      const text = cell >= 36 ? saySigned(value) : cell >= 14 && Math.abs(value) >= 0.1 ? saySigned(value)[0] : "";
-      const look = { class: Math.abs(value) > 0.6 ? "on-colour" : "", x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", "pointer-events": "none" };
+      const text = cell >= 36 ? sayInCell(value) : cell >= 14 && Math.abs(value) >= 0.1 ? saySigned(value)[0] : "";
+      const look = { class: `${Math.abs(value) > 0.6 ? "strong" : ""}${value > 0.85 ? " strongest" : ""}`, x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", "pointer-events": "none" };
       return text ? [place, draw("text", look, text)] : [place];
     });
     const text = shortenName(names[row], Math.max(7, Math.floor((room - 8) / 6.6)));
-    const name = named ? draw("text", { x: left + row * cell + 4, y: y + cell / 2 + 4, "font-size": "11px" }, text) : null;
+    const name = named ? draw("text", { x: start + row * cell + 4, y: y + cell / 2 + 4, "font-size": "11px" }, text) : null;
     return [...cells.flat(), ...(name === null ? [] : [name])];
   });
   return { height: features.length * cell + 2, children };
+}
+
+/** As +.25: a cell has no room for more. */
+function sayInCell(value) {
+  return saySigned(value).replace("0.", ".");
 }
 
 function saySigned(value) {

@@ -1,6 +1,7 @@
 // The cards about who the clusters are: profiles of the components, and what parties and columns tell about them.
 
 const TOP_COLUMNS = 12;
+const TOP_BARS = 8;
 
 // Profiles
 
@@ -186,7 +187,8 @@ function addProfiles() {
   const left = data.n_columns - data.features.length;
   about(
     "profiles",
-    "What the rows of each component have, on average, in the units of the columns. Blue is above everyone and orange below, the stronger the farther, in deviations of everyone.",
+    "What the rows of each component have, on average, in the units of the columns. Blue is above everyone, orange below.",
+    `The colour is as strong as the distance, in deviations of everyone; the strongest is ${say(farthest(), 2)}.`,
     shared ? "The map has a row for each party; point at a cell, or tap it." : "",
     left ? `${sayMany(left, "column")} that tell least are left out.` : "",
   );
@@ -246,10 +248,10 @@ function addImportance() {
     return;
   }
   const largest = Math.max(ofColumns.length, several ? ofParties.length : 0);
-  if (largest > TOP_COLUMNS) setOptions(find("#telling"), [[TOP_COLUMNS, `the ${TOP_COLUMNS} that tell most`], [largest, "all"]]);
+  if (largest > TOP_BARS) setOptions(find("#telling"), [[TOP_BARS, `the ${TOP_BARS} that tell most`], [largest, "all"]]);
   else find("#importance .choices").remove();
   const figure = addFigure("importance", (width) => {
-    const most = largest > TOP_COLUMNS ? Number(find("#telling").value) : largest;
+    const most = largest > TOP_BARS ? Number(find("#telling").value) : largest;
     const upper = several ? paintBars(ofParties.slice(0, most), "Parties", width, 0) : { height: -16, children: [] };
     const lower = paintBars(ofColumns.slice(0, most), "Columns", width, upper.height + 16);
     const label = `Information about the component: most from ${ofColumns[0].name}, ${say(ofColumns[0].nats, 3)} nats.`;
