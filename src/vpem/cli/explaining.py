@@ -164,11 +164,12 @@ def _print_facts(found: Comparison) -> None:
     on_rows = found.agreement is not None
     heads = ["model", "verdict", "K", *([] if found.same_columns else ["columns"]), "iterations", "log-lik."]
     table = Table(*heads, *(["BIC", "AIC"] if on_rows else []), "sent", box=None)
-    best = {name: min(one[name] for one in found.facts) for name in ("bic", "aic")} if on_rows else {}
+    # Models that differ by rounding are equally good.
+    best = {name: f"{min(one[name] for one in found.facts):,.1f}" for name in ("bic", "aic")} if on_rows else {}
     for name, one in zip(found.names, found.facts, strict=True):
         iterations = f"{one['iterations']}" + ("" if one["converged"] else " (not converged)")
         likelihood = one["log_likelihood" if on_rows else "fit_log_likelihood"]
-        criteria = [f"{one[key]:,.1f}" + (" *" if one[key] == value else "  ") for key, value in best.items()]
+        criteria = [text + (" *" if text == best[key] else "  ") for key in best for text in [f"{one[key]:,.1f}"]]
         sizes = [str(one["components"]), *([] if found.same_columns else [str(one["columns"])])]
         fit = iterations, f"{likelihood:.4f}"
         table.add_row(plain(name), COLOURS[one["verdict"]], *sizes, *fit, *criteria, as_bytes(one["bytes"]))

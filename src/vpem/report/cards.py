@@ -47,6 +47,7 @@ def facts_card(model: Any, n_rows: int, title: str) -> dict[str, Any]:
         "tol": short(model.get_params().get("tol")),
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),
+        "log_likelihood": short(getattr(model, "log_likelihood_", None)),
     }
 
 

@@ -4,9 +4,9 @@ const data = JSON.parse(find("#data").textContent);
 const models = data.names.map((_, number) => number);
 const onRows = data.agreement !== null;
 
-function bestOf(key) {
-  const known = data.facts.map((facts) => facts[key]).filter((value) => value !== null);
-  return known.length ? Math.min(...known) : null;
+/** As it is told: models that differ by rounding are equally good. */
+function toldCriterion(value) {
+  return Math.round(10 * value) / 10;
 }
 
 /** A bar for a number, beside the largest of all models. */
@@ -17,8 +17,8 @@ function amountBar(key, facts) {
 }
 
 function criterion(key) {
-  const best = bestOf(key);
-  return (facts) => [sayCount(Math.round(10 * facts[key]) / 10), data.same_columns && facts[key] === best ? make("small", {}, "best") : null];
+  const best = Math.min(...data.facts.map((facts) => toldCriterion(facts[key])));
+  return (facts) => [sayCount(toldCriterion(facts[key])), data.same_columns && toldCriterion(facts[key]) === best ? make("small", {}, "best") : null];
 }
 
 /** What is told of every model: [name, contents of a cell]. */

@@ -41,11 +41,9 @@ function addFacts() {
       sayCount(data.iterations),
       sayEnd(),
     ],
-    [
-      boundName[0].toUpperCase() + boundName.slice(1),
-      bounds.length ? say(bounds[bounds.length - 1], 5) : "not known",
-      "Higher is better; compare fits of the same table only.",
-    ],
+    data.log_likelihood === null
+      ? [boundName[0].toUpperCase() + boundName.slice(1), say(bounds[bounds.length - 1], 5), "As the roots saw it. Higher is better; compare fits of the same table only."]
+      : ["Log-likelihood per row", say(data.log_likelihood, 5), "Of the finished model, exact. Higher is better; compare fits of the same table only."],
     ["Sent in all", sayBytes(data.traffic.bytes), `In ${sayMany(data.traffic.rounds, "round")}, one after another.`],
     ["Messages", sayShort(data.traffic.messages), `Over ${sayMany(data.links.length, "link")}, both ways.`],
   ];
