@@ -1,7 +1,7 @@
 """The pictures of reports in the tutorial: `python docs/images/report.py [PICTURE]`; needs Chromium.
 
-With the name of a picture, only the first one is made. The second needs the files of the air of Beijing, in the folder
-`beijing-air` of `VPEM_DATA`.
+With the name of a picture, only the first one is made. The second needs the files of the air of Beijing, in the
+folder `beijing-air` of `VPEM_DATA`.
 """
 
 import csv
@@ -60,7 +60,8 @@ def take_picture(page: Path, picture: Path, first: str, last: str) -> None:
         tab.goto(page.as_uri())
         tab.wait_for_timeout(200)  # the cards find their places
         top, end = (tab.locator(selector).bounding_box() for selector in (first, last))
-        assert top is not None and end is not None, "the page has such elements"
+        assert top is not None, f"the page has {first}"
+        assert end is not None, f"the page has {last}"
         begin = max(0, top["y"] - 16)
         height = end["y"] + end["height"] + 8 - begin
         taken = tab.screenshot(full_page=True, clip={"x": 0, "y": begin, "width": WIDTH, "height": height})

@@ -46,7 +46,7 @@ function addCertainty() {
   caption(
     "certainty",
     (leftOut > 0 ? `${leftOut < 0.001 ? "Less than 0.1%" : sayShare(leftOut)} of the rows are in bars of fewer than ${data.smallest}, which are left out. ` : "") +
-      (confused.length ? "" : "No two components are confused often enough to be listed."),
+      (confused.length ? "" : `Components that are confused for fewer than ${data.smallest} rows are not listed.`),
   );
   const most = Math.max(0.0001, ...confused.map(([, , share]) => share));
   const bar = (share) =>

@@ -101,6 +101,43 @@ function tellBlock() {
   );
 }
 
+/** Where the blocks lie, and the block that is chosen beside or below. */
+function paintCovariances(full, offered) {
+  const total = data.n_columns;
+  const beside = offered.length > 0 && full >= 700;
+  const width = beside ? Math.floor(full * 0.45) : full;
+  const nameOfHub = (hub) => data.agents[hub.root].name + (hub.members.length > 1 ? ` +${hub.members.length - 1}` : "");
+  const wanted = Math.max(...data.hubs.map((hub) => shortenName(nameOfHub(hub), 18).length)) * 6.8 + 14;
+  const gap = data.hubs.some((hub) => (hub.columns / total) * Math.min(width, SIDE) >= 14) ? Math.min(wanted, width * 0.35) : 0;
+  const side = Math.min(width - gap - 2, SIDE);
+  const left = gap + Math.max(0, (width - side - gap) / 2);
+  const unit = side / total;
+  let start = 0;
+  const blocks = data.hubs.flatMap((hub, number) => {
+    const [at, length] = [start * unit, hub.columns * unit];
+    start += hub.columns;
+    const names = hub.members.map((member) => data.agents[member].name).join(", ");
+    const squares = blockSquares(number).map(([row, column, size, strength]) =>
+      draw("rect", { x: left + at + column * unit, y: at + 1 + row * unit, width: size * unit, height: size * unit, "fill-opacity": strength }),
+    );
+    const edge = data.correlations[number] ? draw("rect", { class: "sign", "fill-opacity": 0, x: left + at, y: at + 1, width: length, height: length }) : null;
+    const block = draw("g", { class: unit > 6 && !showsStrengths() ? "sign" : "", fill: hubColour(number) }, draw("title", {}, `${names}: ${sayMany(hub.columns, "column")}`), ...squares, edge);
+    const text = shortenName(nameOfHub(hub), Math.max(7, Math.floor((gap - 12) / 6.8)));
+    return length < 14 ? [block] : [block, draw("text", { x: left - 8, y: at + length / 2 + 5, "text-anchor": "end" }, text)];
+  });
+  const detail = offered.length ? paintBlock(Number(find("#block").value), beside ? width + 40 : 0, beside ? full - width - 40 : full) : { height: 0, children: [] };
+  const below = beside ? 0 : side + 20;
+  const label = `Block-diagonal matrix of ${sayMany(total, "column")} with ${sayMany(data.hubs.length, "block")}.`;
+  return canvas(
+    full,
+    beside ? Math.max(side + 2, detail.height) : side + 2 + (detail.height ? detail.height + 18 : 0),
+    label,
+    draw("rect", { class: "axis", x: left, y: 1, width: side, height: side }),
+    ...blocks,
+    draw("g", { class: "block", transform: `translate(0 ${below})` }, ...detail.children),
+  );
+}
+
 function addCovariances() {
   const offered = data.hubs.map((_, number) => number).filter((number) => shownIn(number).length > 1);
   const total = data.n_columns;
@@ -123,40 +160,7 @@ function addCovariances() {
     find("#covariances .choices").remove();
     find("#covariances figcaption").remove();
   }
-  const figure = addFigure("covariances", (full) => {
-    const beside = offered.length > 0 && full >= 700;
-    const width = beside ? Math.floor(full * 0.45) : full;
-    const nameOfHub = (hub) => data.agents[hub.root].name + (hub.members.length > 1 ? ` +${hub.members.length - 1}` : "");
-    const wanted = Math.max(...data.hubs.map((hub) => shortenName(nameOfHub(hub), 18).length)) * 6.8 + 14;
-    const gap = data.hubs.some((hub) => (hub.columns / total) * Math.min(width, SIDE) >= 14) ? Math.min(wanted, width * 0.35) : 0;
-    const side = Math.min(width - gap - 2, SIDE);
-    const left = gap + Math.max(0, (width - side - gap) / 2);
-    const unit = side / total;
-    let start = 0;
-    const blocks = data.hubs.flatMap((hub, number) => {
-      const [at, length] = [start * unit, hub.columns * unit];
-      start += hub.columns;
-      const names = hub.members.map((member) => data.agents[member].name).join(", ");
-      const squares = blockSquares(number).map(([row, column, size, strength]) =>
-        draw("rect", { x: left + at + column * unit, y: at + 1 + row * unit, width: size * unit, height: size * unit, "fill-opacity": strength }),
-      );
-      const edge = data.correlations[number] ? draw("rect", { class: "sign", "fill-opacity": 0, x: left + at, y: at + 1, width: length, height: length }) : null;
-      const block = draw("g", { class: unit > 6 && !showsStrengths() ? "sign" : "", fill: hubColour(number) }, draw("title", {}, `${names}: ${sayMany(hub.columns, "column")}`), ...squares, edge);
-      const text = shortenName(nameOfHub(hub), Math.max(7, Math.floor((gap - 12) / 6.8)));
-      return length < 14 ? [block] : [block, draw("text", { x: left - 8, y: at + length / 2 + 5, "text-anchor": "end" }, text)];
-    });
-    const detail = offered.length ? paintBlock(Number(find("#block").value), beside ? width + 40 : 0, beside ? full - width - 40 : full) : { height: 0, children: [] };
-    const below = beside ? 0 : side + 20;
-    const label = `Block-diagonal matrix of ${sayMany(total, "column")} with ${sayMany(data.hubs.length, "block")}.`;
-    return canvas(
-      full,
-      beside ? Math.max(side + 2, detail.height) : side + 2 + (detail.height ? detail.height + 18 : 0),
-      label,
-      draw("rect", { class: "axis", x: left, y: 1, width: side, height: side }),
-      ...blocks,
-      draw("g", { class: "block", transform: `translate(0 ${below})` }, ...detail.children),
-    );
-  });
+  const figure = addFigure("covariances", (full) => paintCovariances(full, offered));
   if (!offered.length) return;
   for (const select of [find("#block"), find("#of")]) {
     select.addEventListener("change", () => {

@@ -1,4 +1,4 @@
-// The cards about the network: who is linked with whom, and what was sent.
+// The cards about the network: which agents are linked, and what was sent.
 
 // Network
 

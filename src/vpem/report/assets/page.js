@@ -43,7 +43,7 @@ function addFacts() {
     ],
     data.log_likelihood === null
       ? [boundName[0].toUpperCase() + boundName.slice(1), say(bounds[bounds.length - 1], 5), "As the roots saw it. Higher is better; compare fits of the same table only."]
-      : ["Log-likelihood per row", say(data.log_likelihood, 5), "Of the finished model, exact. Higher is better; compare fits of the same table only."],
+      : ["Log-likelihood per row", say(data.log_likelihood, 5), "Exact. Higher is better; compare fits of the same table only."],
     ["Sent in all", sayBytes(data.traffic.bytes), `In ${sayMany(data.traffic.rounds, "round")}, one after another.`],
     ["Messages", sayShort(data.traffic.messages), `Over ${sayMany(data.links.length, "link")}, both ways.`],
   ];

@@ -128,7 +128,9 @@ function showProfiles() {
   });
   const many = find("#columns").value === "all" && data.features.length > 2 * TOP_COLUMNS;
   find("#profiles .scroll").classList.toggle("whole", !many);
-  find("#profiles .scroll").replaceChildren(make("table", { class: "profiles" }, profileHead(), ...bodies));
+  const drawn = make("table", { class: nComponents > 6 ? "profiles many" : "profiles" }, profileHead(), ...bodies);
+  drawn.style.setProperty("--name", `${Math.min(16, Math.max(...data.features.map((feature) => ownName(feature).length)))}ch`);
+  find("#profiles .scroll").replaceChildren(drawn);
 }
 
 // A map of parties and columns
@@ -207,10 +209,13 @@ function addProfiles() {
 
 // Importance
 
-/** Bars with names; `items` are {name, nats, error}. */
+/** Bars with names; `items` are {name, short, nats, error}: where there is no room for a name, the short one. */
 function paintBars(items, title, width, top) {
   const pitch = 22;
-  const room = Math.min(0.42 * width, 10 + 6.8 * Math.max(...items.map((item) => Math.min(26, item.name.length))));
+  const longest = Math.max(...items.map((item) => item.name.length));
+  const fits = longest <= 26 && 10 + 6.8 * longest <= 0.42 * width;
+  const names = items.map((item) => (fits ? item.name : item.short ?? item.name));
+  const room = Math.min(0.42 * width, 10 + 6.8 * Math.max(...names.map((name) => Math.min(26, name.length))));
   const x = scale(0, data.entropy || 1, room, width - 44);
   const bars = items.flatMap(({ name, nats, error }, number) => {
     const y = top + 20 + number * pitch;
@@ -218,7 +223,7 @@ function paintBars(items, title, width, top) {
     bar.append(draw("title", {}, `${name}: ${say(nats, 3)} nats`));
     const spread = error ? draw("line", { class: "axis", x1: x(Math.max(0, nats - 2 * error)), x2: x(nats + 2 * error), y1: y + 10, y2: y + 10 }) : null;
     return [
-      draw("text", { x: room - 6, y: y + 14, "text-anchor": "end" }, shortenName(name, Math.max(7, Math.floor((room - 8) / 6.8)))),
+      draw("text", { x: room - 6, y: y + 14, "text-anchor": "end" }, shortenName(names[number], Math.max(7, Math.floor((room - 8) / 6.8)))),
       bar,
       ...(spread === null ? [] : [spread]),
       draw("text", { class: "quiet", x: (x(nats) > x(data.entropy) - 36 ? x(data.entropy) : x(nats + 2 * (error ?? 0))) + 5, y: y + 14 }, nats.toFixed(2)),
@@ -231,7 +236,7 @@ function paintBars(items, title, width, top) {
 
 function addImportance() {
   const named = (feature) => (ownName(feature) === feature.name && parties.length > 1 ? `${feature.name} (${data.agents[feature.party].name})` : feature.name);
-  const ofColumns = data.ranked.map((number) => data.features[number]).filter((feature) => feature.nats !== null).map((feature) => ({ name: named(feature), nats: feature.nats }));
+  const ofColumns = data.ranked.map((number) => data.features[number]).filter((feature) => feature.nats !== null).map((feature) => ({ name: named(feature), short: feature.name, nats: feature.nats }));
   const ofParties = data.party_nats.map(([nats, error], number) => ({ name: data.agents[number].name, nats, error })).sort((one, other) => other.nats - one.nats);
   const several = parties.length > 1 && parties.some((party) => party.columns > 1);
   about(
