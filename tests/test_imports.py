@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "transports": {"core"},
     "agents": {"core", "transports"},
     "privacy": {"core"},
-    "meaning": {"core", "words"},
+    "meaning": {"core", "verdict", "words"},
     "words": set(),
     "report": {"core", "figures", "files", "meaning"},
     "estimators": {"simulation", "core", "meaning", "privacy", "tables", "transports.inprocess", "verdict"},

@@ -16,6 +16,7 @@ from vpem.cli import app as _  # noqa: F401 (all commands)
 from vpem.cli.app import app, out
 from vpem.datasets import make_vertical_blobs
 from vpem.meaning import short_number
+from vpem.verdict import colour
 
 NAMES = ["income", "debt", "visits", "spent"]
 BLOBS = make_vertical_blobs(300, 2, 2, 3, correlation=0.3, random_state=0)
@@ -201,11 +202,29 @@ def test_compare_in_the_terminal(folder):
     three, two = vpem.load("model"), vpem.load("two.vpem")
     rows = folder[NAMES][~folder[NAMES].isna().all(axis=1)]
     for name, model in (("model", three), ("two", two)):
-        [line] = [line for line in shown.splitlines() if re.match(rf" *{name} +\d+ ", line)]
+        [line] = [line for line in shown.splitlines() if re.match(rf" *{name} +{colour(model.verdict_)} +\d+ ", line)]
         assert f"{model.score(rows):.4f}" in line
         assert f"{model.bic(rows):,.1f}" + (" *" if model is three else "") in line
     assert f"{adjusted_rand_score(three.predict(rows), two.predict(rows)):.3f}" in shown
     assert "add a table" in said("compare", "model", "two.vpem")
+
+
+def test_compare_as_a_page():
+    fit()
+    fit(k=2, name="two.vpem")
+    shown = said("compare", "model", "two.vpem", "people.csv", "--report", "compare.html")
+    assert "report: compare.html" in shown
+    page = Path("compare.html").read_text()
+    assert "<title>model, two</title>" in page
+    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
+    assert told["names"] == ["model", "two"]
+    assert told["facts"][0]["bic"] < told["facts"][1]["bic"]
+    assert not re.search(r"\bp\d+\b", page.split("</style>")[1].split("<script>")[0]), "no ids"
+    said("compare", "model", "two.vpem", "--report", "compare.html", "--title", "Two & three")
+    assert "<title>Two &amp; three</title>" in Path("compare.html").read_text()
+    before = Path("two.vpem").read_bytes()
+    assert "another file" in said("compare", "model", "two.vpem", "--report", "two.vpem", code=1)
+    assert Path("two.vpem").read_bytes() == before
 
 
 def test_compare_models_of_different_tables_by_id():

@@ -198,7 +198,8 @@ def test_twelve_stations_of_beijing_in_one_command(folder):
     command, shown = re.match(r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", block, re.S).groups()
     program = shlex.join([sys.executable, "-c", "from vpem.cli import main; main()"])
     shell = ["bash", "-e", "-c", command.replace("vpem ", f"{program} ", 1)]
-    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    wide = {**os.environ, "COLUMNS": "80"}
+    done = subprocess.run(shell, capture_output=True, text=True, check=False, env=wide)
     assert done.returncode == 0, done.stderr
     printed = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert shown.strip()

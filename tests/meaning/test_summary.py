@@ -14,6 +14,7 @@ from vpem import VerticalGaussianMixture
 from vpem.datasets import make_vertical_blobs
 from vpem.meaning import compare_models, short_number
 from vpem.metrics import clustering_accuracy, compare_labels
+from vpem.verdict import colour
 
 DATA = make_vertical_blobs(300, 2, 2, 3, random_state=0)
 FRAME = pd.DataFrame(DATA.data, columns=["income", "debt", "<b>visits</b>", "spent"])
@@ -80,9 +81,9 @@ def test_without_a_fit_it_is_scikit_learns():
 def test_odd_fits_have_a_summary_too():
     assert "did not converge" in fitted(max_iter=1, tol=0.0)._repr_html_()
     assert "everyone" in fitted(1)._repr_html_()
-    words = Tags(fitted(2, max_iter=0)._repr_html_().split("<style>")[0]).words
-    assert "after 0 iterations" in words
-    assert "log-likelihood" in words, "of the start"
+    start = fitted(2, max_iter=0)
+    words = Tags(start._repr_html_().split("<style>")[0]).words
+    assert f"after 0 iterations, log-likelihood {start.log_likelihood_:.4f} per row" in words
     assert "and 3 more components" in fitted(15, reg_covar=0.1, max_iter=2)._repr_html_()
 
 
@@ -114,6 +115,8 @@ def test_without_rows_only_the_fits_are_compared():
     assert found.agreement is None
     assert [own["bic"] for own in found.facts] == [None, None]
     assert found.facts[0]["fit_log_likelihood"] == fitted(3).log_likelihood_
+    assert found.facts[0]["verdict"] == colour(fitted(3).verdict_)
+    assert found.trajectories[1] == fitted(2).lower_bounds_
 
 
 def test_other_rows_are_refused():

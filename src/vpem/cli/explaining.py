@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from vpem import VerticalMixture
     from vpem.meaning import Comparison
 
+COLOURS = {
+    "red": "[bold red]red[/bold red]",
+    "amber": "[yellow]amber[/yellow]",
+    "green": "[green]green[/green]",
+    None: "not judged",
+}
+
 
 @app.command()
 @plainly
@@ -85,33 +92,34 @@ def compare(
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    report: Annotated[Path | None, typer.Option(help="File for the comparison, a page of HTML.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page; the models' names if not given.")] = None,
 ) -> None:
     """Compare models side by side; with tables, on the same rows.
 
-    Without a table the log-likelihood is the one of each model's own fit. With tables it is that of their rows, with
-    BIC and AIC (the smaller, the better) and how far the labels agree (adjusted Rand index, 1: the same).
+    Without a table the log-likelihood, per row, is the one of each model's own fit. With tables it is that of their
+    rows, with BIC and AIC (the smaller, the better) and how far the labels agree (adjusted Rand index, 1: the same).
 
-    Example: `vpem compare star.vpem ring.vpem people.csv`
+    Example: `vpem compare star.vpem ring.vpem people.csv --report compare.html`
     """
     from vpem.meaning import compare_models
 
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    check_outputs([report], paths)
     files, tables = _divide(paths)
     stems = [path.stem for path in files]
     names = stems if len(set(stems)) == len(stems) else list(map(str, files))
     models = dict(zip(names, (vpem.load(path) for path in files), strict=True))
     found = compare_models(models, _same_rows(models, tables, id_column, form) if tables else None)
     _print_facts(found)
-    if found.agreement is not None:
-        say(f"\nagreement of the labels of {count(found.n_rows, 'row')} (adjusted Rand index)")
-        table = Table("", *map(plain, found.names), box=None)
-        for name, row in zip(found.names, found.agreement, strict=True):
-            table.add_row(plain(name), *(f"{value:.3f}" for value in row))
-        out.print(table, highlight=False)
-    else:
-        say("add a table with the models' columns for BIC and the agreement of labels")
+    _print_agreement(found)
     if not found.same_columns:
         err.print("[yellow]note:[/yellow] the models have different columns: their log-likelihoods do not compare")
+    if report is not None:
+        from vpem.report import write_comparison
+
+        write_comparison(found, report, title=title or ", ".join(found.names))
+        say(f"report: {report}")
 
 
 def _divide(paths: list[Path]) -> tuple[list[Path], list[Path]]:
@@ -154,13 +162,26 @@ def _same_rows(
 
 def _print_facts(found: Comparison) -> None:
     on_rows = found.agreement is not None
-    heads = ["model", "K", "columns", "iterations", "log-lik./row"]
+    heads = ["model", "verdict", "K", *([] if found.same_columns else ["columns"]), "iterations", "log-lik."]
     table = Table(*heads, *(["BIC", "AIC"] if on_rows else []), "sent", box=None)
-    best = {name: min(one[name] for one in found.facts) for name in ("bic", "aic")} if on_rows else {}
+    # Models that differ by rounding are equally good.
+    best = {name: f"{min(one[name] for one in found.facts):,.1f}" for name in ("bic", "aic")} if on_rows else {}
     for name, one in zip(found.names, found.facts, strict=True):
         iterations = f"{one['iterations']}" + ("" if one["converged"] else " (not converged)")
         likelihood = one["log_likelihood" if on_rows else "fit_log_likelihood"]
-        criteria = [f"{one[key]:,.1f}" + (" *" if one[key] == value else "  ") for key, value in best.items()]
-        sizes = str(one["components"]), str(one["columns"]), iterations, f"{likelihood:.4f}"
-        table.add_row(plain(name), *sizes, *criteria, as_bytes(one["bytes"]))
+        criteria = [text + (" *" if text == best[key] else "  ") for key in best for text in [f"{one[key]:,.1f}"]]
+        sizes = [str(one["components"]), *([] if found.same_columns else [str(one["columns"])])]
+        fit = iterations, f"{likelihood:.4f}"
+        table.add_row(plain(name), COLOURS[one["verdict"]], *sizes, *fit, *criteria, as_bytes(one["bytes"]))
+    out.print(table, highlight=False)
+
+
+def _print_agreement(found: Comparison) -> None:
+    if found.agreement is None:
+        say("add a table with the models' columns for BIC and the agreement of labels")
+        return
+    say(f"\nagreement of the labels of {count(found.n_rows, 'row')} (adjusted Rand index)")
+    table = Table("", *map(plain, found.names), box=None)
+    for name, row in zip(found.names, found.agreement, strict=True):
+        table.add_row(plain(name), *(f"{value:.3f}" for value in row))
     out.print(table, highlight=False)

@@ -4,7 +4,7 @@ All of them go by the protocol of a density alone, so they hold for every family
 """
 
 from vpem.meaning.certainty import Certainty, make_certainty, typicality
-from vpem.meaning.comparing import Comparison, compare_models
+from vpem.meaning.comparing import Comparison, compare_models, verdict_of
 from vpem.meaning.imputing import impute_rows
 from vpem.meaning.information import Information, block_information, column_information, entropy, whole_information
 from vpem.meaning.profiles import Profile, make_profile
@@ -26,5 +26,6 @@ __all__ = [
     "make_profile",
     "short_number",
     "typicality",
+    "verdict_of",
     "whole_information",
 ]

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from vpem.core.blocks.arrays import Array
+from vpem.verdict.findings import Colour, Finding, colour
+
+SEVERITIES = ("red", "amber", "note")
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,9 +22,13 @@ class Comparison:
 
     names: list[str]
     facts: list[dict[str, Any]]
-    """Of each model: `components`, `columns`, `parties`, `parameters`, `iterations`, `converged`, `messages`,
-    `bytes` and `fit_log_likelihood` (per row of its own fit), and on the rows `log_likelihood` (per row),
-    `bic` and `aic`; these are None without rows."""
+    """Of each model: `verdict` (its colour, None if it was not judged), `components`, `columns`, `parties`,
+    `parameters`, `iterations`, `converged`, `messages`, `bytes` and `fit_log_likelihood` (per row of its own fit),
+    and on the rows `log_likelihood` (per row), `bic` and `aic`; these are None without rows."""
+    findings: list[list[Finding]]
+    """Of each model: what is wrong with its fit, the worst first."""
+    trajectories: list[list[float]]
+    """Of each model: `lower_bounds_`, one for each iteration."""
     agreement: Array | None
     """(n_models, n_models): adjusted Rand index of the labels on the same rows; None without rows."""
     n_rows: int
@@ -42,11 +49,14 @@ def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = Non
         left out for all.
     """
     fitted = list(models.values())
+    judged = [verdict_of(one) for one in fitted]
     columns = [tuple(map(str, getattr(one, "feature_names_in_", range(one.n_features_in_)))) for one in fitted]
-    facts = [_facts(one) for one in fitted]
+    facts = [{"verdict": colour, **_facts(one)} for one, (colour, _) in zip(fitted, judged, strict=True)]
+    findings = [found for _, found in judged]
+    trajectories = [[float(bound) for bound in one.lower_bounds_] for one in fitted]
     same = len({frozenset(own) for own in columns}) == 1
     if tables is None:
-        return Comparison(list(models), facts, None, 0, same)
+        return Comparison(list(models), facts, findings, trajectories, None, 0, same)
     arrays = [np.asarray(table, dtype=np.float64) for table in tables]
     if len(arrays) != len(fitted) or len({len(array) for array in arrays}) > 1:
         shapes = [array.shape for array in arrays]
@@ -69,7 +79,18 @@ def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = Non
         criteria = {"bic": misfit + own["parameters"] * math.log(n_rows), "aic": misfit + 2 * own["parameters"]}
         own |= {"log_likelihood": score, **criteria}
     agreement = np.array([[adjusted_rand_score(one, other) for other in labels] for one in labels])
-    return Comparison(list(models), facts, agreement, n_rows, same)
+    return Comparison(list(models), facts, findings, trajectories, agreement, n_rows, same)
+
+
+def verdict_of(model: Any) -> tuple[Colour | None, list[Finding]]:
+    """The colour of a model's verdict and its findings, the worst first.
+
+    The colour is None for a model that was not judged, such as one from a file of an older version.
+    """
+    found = getattr(model, "verdict_", None)
+    if found is None or any(finding.code == "not_judged" for finding in found):
+        return None, []
+    return colour(found), sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def _facts(model: Any) -> dict[str, Any]:

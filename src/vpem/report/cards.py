@@ -1,7 +1,7 @@
 """The cards of the page: what each shows, as plain values; one function for each, in the order of the page.
 
-The card about features, the only one that reads the table, is in `page`. On the side of the page, a card is a section
-of `page.html` and one function of the script, which `page.js` calls in the same order.
+The cards that tell of the clusters are in `clusters`, those of features in `features`. On the side of the page, a
+card is a section of `page.html` and one function of the script, which `page.js` calls in the same order.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from vpem.meaning import verdict_of
 from vpem.report.places import place_agents
 from vpem.report.values import say, short
 
@@ -27,16 +28,15 @@ def all_agents(model: Any) -> list[Hashable]:
 
 
 def verdict_card(model: Any) -> dict[str, Any]:
-    """Findings about the fit, as the model's `verdict_` has them; None if it has no verdict, and then no card."""
-    findings = getattr(model, "verdict_", None)
-    if findings is None:
-        return {"verdict": None}
-    return {
-        "verdict": [
-            {name: str(getattr(finding, name) or "")[:MOST_TEXT] for name in ("severity", "sentence", "remedy")}
-            for finding in findings
-        ]
-    }
+    """The model's `verdict_`: its colour and its findings; no colour for a model that was not judged."""
+    colour, findings = verdict_of(model)
+    return {"verdict": {"colour": colour, "findings": plain_findings(findings)}}
+
+
+def plain_findings(findings: Sequence[Any]) -> list[dict[str, str]]:
+    """Findings as a page has them."""
+    names = ("severity", "sentence", "remedy")
+    return [{name: str(getattr(finding, name))[:MOST_TEXT] for name in names} for finding in findings]
 
 
 def facts_card(model: Any, n_rows: int, title: str) -> dict[str, Any]:
@@ -47,6 +47,7 @@ def facts_card(model: Any, n_rows: int, title: str) -> dict[str, Any]:
         "tol": short(model.get_params().get("tol")),
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),
+        "log_likelihood": short(getattr(model, "log_likelihood_", None)),
     }
 
 

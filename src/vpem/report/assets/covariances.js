@@ -3,6 +3,8 @@
 const MOST_SQUARES = 4000;
 const SIDE = 360;
 const MOST_NAMED = 40;
+const LARGEST_CELL = 84;
+const MOST_HEIGHT = 440;
 
 /** Whether there is room to show how strongly the columns of a block correlate. */
 function showsStrengths() {
@@ -54,24 +56,31 @@ function paintBlock(block, left, width) {
   const names = withoutCommonStart(features.map((feature) => data.features[feature].name));
   const longest = Math.min(22, Math.max(...names.map((name) => name.length)));
   const room = Math.min(longest * 6.6 + 12, width * 0.45);
-  const cell = Math.min(30, (width - room) / features.length);
+  const cell = Math.min(LARGEST_CELL, (width - room) / features.length, Math.max(30, MOST_HEIGHT / features.length));
+  const start = left + Math.max(0, (width - room - cell * features.length) / 2);
   const named = cell >= 10;
   const children = features.flatMap((one, row) => {
     const y = row * cell + 1;
     const cells = features.slice(0, row).map((other, column) => {
       const value = signedCorrelation(one, other, chosenComponent());
-      const x = left + column * cell;
+      const x = start + column * cell;
       const colour = value < 0 ? "var(--negative)" : "var(--positive)";
       const place = draw("rect", { class: "pair", x, y, width: cell, height: cell, fill: colour, "fill-opacity": Math.min(1, Math.abs(value)).toFixed(3) });
       place.append(draw("title", {}, `${data.features[one].name} with ${data.features[other].name}: ${saySigned(value)}`));
-      const sign = cell >= 14 && Math.abs(value) >= 0.1 ? draw("text", { class: Math.abs(value) > 0.6 ? "on-colour" : "", x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", "pointer-events": "none" }, value < 0 ? "\u2212" : "+") : null;
-      return sign === null ? [place] : [place, sign];
+      const text = cell >= 36 ? sayInCell(value) : cell >= 14 && Math.abs(value) >= 0.1 ? saySigned(value)[0] : "";
+      const look = { class: `${Math.abs(value) > 0.6 ? "strong" : ""}${value > 0.85 ? " strongest" : ""}`, x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", "pointer-events": "none" };
+      return text ? [place, draw("text", look, text)] : [place];
     });
     const text = shortenName(names[row], Math.max(7, Math.floor((room - 8) / 6.6)));
-    const name = named ? draw("text", { x: left + row * cell + 4, y: y + cell / 2 + 4, "font-size": "11px" }, text) : null;
+    const name = named ? draw("text", { x: start + row * cell + 4, y: y + cell / 2 + 4, "font-size": "11px" }, text) : null;
     return [...cells.flat(), ...(name === null ? [] : [name])];
   });
   return { height: features.length * cell + 2, children };
+}
+
+/** As +.25: a cell has no room for more. */
+function sayInCell(value) {
+  return saySigned(value).replace("0.", ".");
 }
 
 function saySigned(value) {
@@ -92,6 +101,43 @@ function tellBlock() {
   );
 }
 
+/** Where the blocks lie, and the block that is chosen beside or below. */
+function paintCovariances(full, offered) {
+  const total = data.n_columns;
+  const beside = offered.length > 0 && full >= 700;
+  const width = beside ? Math.floor(full * 0.45) : full;
+  const nameOfHub = (hub) => data.agents[hub.root].name + (hub.members.length > 1 ? ` +${hub.members.length - 1}` : "");
+  const wanted = Math.max(...data.hubs.map((hub) => shortenName(nameOfHub(hub), 18).length)) * 6.8 + 14;
+  const gap = data.hubs.some((hub) => (hub.columns / total) * Math.min(width, SIDE) >= 14) ? Math.min(wanted, width * 0.35) : 0;
+  const side = Math.min(width - gap - 2, SIDE);
+  const left = gap + Math.max(0, (width - side - gap) / 2);
+  const unit = side / total;
+  let start = 0;
+  const blocks = data.hubs.flatMap((hub, number) => {
+    const [at, length] = [start * unit, hub.columns * unit];
+    start += hub.columns;
+    const names = hub.members.map((member) => data.agents[member].name).join(", ");
+    const squares = blockSquares(number).map(([row, column, size, strength]) =>
+      draw("rect", { x: left + at + column * unit, y: at + 1 + row * unit, width: size * unit, height: size * unit, "fill-opacity": strength }),
+    );
+    const edge = data.correlations[number] ? draw("rect", { class: "sign", "fill-opacity": 0, x: left + at, y: at + 1, width: length, height: length }) : null;
+    const block = draw("g", { class: unit > 6 && !showsStrengths() ? "sign" : "", fill: hubColour(number) }, draw("title", {}, `${names}: ${sayMany(hub.columns, "column")}`), ...squares, edge);
+    const text = shortenName(nameOfHub(hub), Math.max(7, Math.floor((gap - 12) / 6.8)));
+    return length < 14 ? [block] : [block, draw("text", { x: left - 8, y: at + length / 2 + 5, "text-anchor": "end" }, text)];
+  });
+  const detail = offered.length ? paintBlock(Number(find("#block").value), beside ? width + 40 : 0, beside ? full - width - 40 : full) : { height: 0, children: [] };
+  const below = beside ? 0 : side + 20;
+  const label = `Block-diagonal matrix of ${sayMany(total, "column")} with ${sayMany(data.hubs.length, "block")}.`;
+  return canvas(
+    full,
+    beside ? Math.max(side + 2, detail.height) : side + 2 + (detail.height ? detail.height + 18 : 0),
+    label,
+    draw("rect", { class: "axis", x: left, y: 1, width: side, height: side }),
+    ...blocks,
+    draw("g", { class: "block", transform: `translate(0 ${below})` }, ...detail.children),
+  );
+}
+
 function addCovariances() {
   const offered = data.hubs.map((_, number) => number).filter((number) => shownIn(number).length > 1);
   const total = data.n_columns;
@@ -107,47 +153,14 @@ function addCovariances() {
     offered.length ? "The second picture has the correlations within one block, with their signs." : "",
   );
   if (offered.length) {
-    const first = data.features[data.most_different[0]].hub;
+    const first = data.features[data.ranked[0]].hub;
     setOptions(find("#block"), offered.map((number) => [number, nameOf(data.hubs[number].root)]), offered.includes(first) ? first : offered[0]);
     setOptions(find("#of"), [["", "all components, in the mean"], ...components.map((component) => [component, `component ${component}`])]);
   } else {
     find("#covariances .choices").remove();
     find("#covariances figcaption").remove();
   }
-  const figure = addFigure("covariances", (full) => {
-    const beside = offered.length > 0 && full >= 700;
-    const width = beside ? Math.floor(full * 0.45) : full;
-    const nameOfHub = (hub) => data.agents[hub.root].name + (hub.members.length > 1 ? ` +${hub.members.length - 1}` : "");
-    const wanted = Math.max(...data.hubs.map((hub) => shortenName(nameOfHub(hub), 18).length)) * 6.8 + 14;
-    const gap = data.hubs.some((hub) => (hub.columns / total) * Math.min(width, SIDE) >= 14) ? Math.min(wanted, width * 0.35) : 0;
-    const side = Math.min(width - gap - 2, SIDE);
-    const left = gap + Math.max(0, (width - side - gap) / 2);
-    const unit = side / total;
-    let start = 0;
-    const blocks = data.hubs.flatMap((hub, number) => {
-      const [at, length] = [start * unit, hub.columns * unit];
-      start += hub.columns;
-      const names = hub.members.map((member) => data.agents[member].name).join(", ");
-      const squares = blockSquares(number).map(([row, column, size, strength]) =>
-        draw("rect", { x: left + at + column * unit, y: at + 1 + row * unit, width: size * unit, height: size * unit, "fill-opacity": strength }),
-      );
-      const edge = data.correlations[number] ? draw("rect", { class: "sign", "fill-opacity": 0, x: left + at, y: at + 1, width: length, height: length }) : null;
-      const block = draw("g", { class: unit > 6 && !showsStrengths() ? "sign" : "", fill: hubColour(number) }, draw("title", {}, `${names}: ${sayMany(hub.columns, "column")}`), ...squares, edge);
-      const text = shortenName(nameOfHub(hub), Math.max(7, Math.floor((gap - 12) / 6.8)));
-      return length < 14 ? [block] : [block, draw("text", { x: left - 8, y: at + length / 2 + 5, "text-anchor": "end" }, text)];
-    });
-    const detail = offered.length ? paintBlock(Number(find("#block").value), beside ? width + 40 : 0, beside ? full - width - 40 : full) : { height: 0, children: [] };
-    const below = beside ? 0 : side + 20;
-    const label = `Block-diagonal matrix of ${sayMany(total, "column")} with ${sayMany(data.hubs.length, "block")}.`;
-    return canvas(
-      full,
-      beside ? Math.max(side + 2, detail.height) : side + 2 + (detail.height ? detail.height + 18 : 0),
-      label,
-      draw("rect", { class: "axis", x: left, y: 1, width: side, height: side }),
-      ...blocks,
-      draw("g", { class: "block", transform: `translate(0 ${below})` }, ...detail.children),
-    );
-  });
+  const figure = addFigure("covariances", (full) => paintCovariances(full, offered));
   if (!offered.length) return;
   for (const select of [find("#block"), find("#of")]) {
     select.addEventListener("change", () => {

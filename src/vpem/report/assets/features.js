@@ -105,14 +105,14 @@ function tellMarginal() {
 function addMarginals() {
   const [party, select] = [find("#party"), find("#feature")];
   const held = new Set(data.features.map((feature) => feature.party));
-  setOptions(party, [...held].sort((one, other) => one - other).map((number) => [number, data.agents[number].name]), data.features[data.most_different[0]].party);
+  setOptions(party, [...held].sort((one, other) => one - other).map((number) => [number, data.agents[number].name]), data.features[data.ranked[0]].party);
   const offer = (chosen) => {
     const offered = data.features.flatMap((feature, number) => (feature.party === Number(party.value) ? [[number, feature.name]] : []));
     setOptions(select, offered, chosen);
   };
-  offer(data.most_different[0]);
+  offer(data.ranked[0]);
   if (data.features.length < data.n_columns) {
-    about("marginals", find("#marginals .about").textContent, `Offered are the ${data.features.length} of ${sayCount(data.n_columns)} features in which the components differ the most.`);
+    about("marginals", find("#marginals .about").textContent, `Offered are the ${data.features.length} of ${sayCount(data.n_columns)} features that tell most about the component.`);
   }
   const figure = addFigure("marginals", paintMarginal);
   const show = () => {
@@ -207,14 +207,14 @@ function tellPair() {
       (one.hub === other.hub ? "" : "They are in different blocks, so that no component correlates them. ") +
       (kept
         ? `Cells with fewer than ${data.smallest} rows are left empty.`
-        : "Ellipses only: of many features, rows are counted for pairs of those in which the components differ the most."),
+        : "Ellipses only: of many features, rows are counted for pairs of those that tell most about the component."),
   );
   legend("pairs", drawnIn(across, up), (component) => `component ${component}: correlation ${say(correlation(across, up, component), 2)}`);
 }
 
 function addPairs() {
   const selects = [find("#across"), find("#up")];
-  const [first, second] = [data.most_different[0], data.most_different[1] ?? data.most_different[0]];
+  const [first, second] = [data.ranked[0], data.ranked[1] ?? data.ranked[0]];
   const several = new Set(data.features.map((feature) => feature.party)).size > 1;
   const options = data.features.map((feature, number) => (several ? [number, feature.name, nameOf(feature.party)] : [number, feature.name]));
   options.sort(([one], [other]) => data.features[one].party - data.features[other].party || one - other);

@@ -1,27 +1,6 @@
-// The cards about the fit: weights, the roots' own, how it went, repairs.
+// The cards about the fit: how it went, the roots' own estimates, repairs.
 
-// Weights, and the roots' own
-
-function addWeights() {
-  const most = Math.max(...data.weights);
-  addFigure("weights", (width) => {
-    const left = 100;
-    const pitch = nComponents > 6 ? 24 : 30;
-    const high = pitch - 8;
-    const x = scale(0, most, 0, Math.max(20, width - left - 62));
-    const bars = components.flatMap((component) => {
-      const y = component * pitch + 4;
-      const weight = data.weights[component];
-      return [
-        draw("text", { x: left - 8, y: y + high / 2 + 4, "text-anchor": "end" }, `component ${component}`),
-        draw("rect", { class: "sign", fill: componentColour(component), x: left, y, width: Math.max(1, x(weight)), height: high }),
-        draw("text", { x: left + x(weight) + 8, y: y + high / 2 + 4 }, sayShare(weight)),
-      ];
-    });
-    const label = `Weights: ${components.map((component) => `component ${component} ${sayShare(data.weights[component])}`).join(", ")}.`;
-    return canvas(width, nComponents * pitch + 4, label, ...bars);
-  });
-}
+// Agreement of the roots
 
 /** What the largest difference between two roots' responsibilities for one row means. */
 function sayDisagreement(size) {
@@ -90,6 +69,7 @@ function addTrajectory() {
     data.batches ? "With batches, the free energy is measured: a bound that the log-likelihood does not fall below." : "",
     "Mean over the roots, in each iteration.",
     data.gain === null ? "" : `One more exact step would gain ${say(data.gain, 2)} per row.`,
+    data.repairs.length ? "" : "No component collapsed or starved.",
   );
   slider.max = bounds.length;
   slider.value = bounds.length;
@@ -135,8 +115,7 @@ function addTrajectory() {
 
 function addRepairs() {
   if (!data.repairs.length) {
-    about("repairs", "None: no component collapsed or starved.");
-    find("#repairs .scroll").remove();
+    find("#repairs").remove();
     return;
   }
   about("repairs", "Components that collapsed (no room left for a covariance) or starved (no rows left).");

@@ -1,4 +1,4 @@
-// The cards about the network: who is linked with whom, and what was sent.
+// The cards about the network: which agents are linked, and what was sent.
 
 // Network
 
@@ -132,4 +132,5 @@ function addTraffic() {
     { name: "Messages sent", value: (item) => item.messagesSent, cell: (item) => make("td", { class: "amount" }, sayShort(item.messagesSent)) },
   ];
   find("#traffic .scroll").append(sortableTable(columns, items, 1));
+  find("#revealed").textContent = pools ? "Roots of hubs hold the columns of their members." : "Columns were not sent.";
 }

@@ -1,0 +1,130 @@
+"""The cards about features: histograms of the rows, the fitted parameters, and what each feature tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.rows import Table
+from vpem.report.bins import SMALLEST_COUNT, Bins, count_bins, find_limits
+from vpem.report.clusters import profile_of
+from vpem.report.marginals import component_curves
+from vpem.report.values import short
+
+Array = NDArray[np.float64]
+
+MOST_FEATURES = 200
+"""Features in the page; of more, those that tell most about the component."""
+
+MOST_PAIRED = 12
+"""Features that are counted in pairs."""
+
+SHADES = 9
+"""Of a cell with rows; 0 is an empty one."""
+
+
+def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) -> dict[str, Any]:
+    """Histograms, parameters and profiles of the features; in the figures, 0 and 1 are the limits.
+
+    Parameters
+    ----------
+    model : VerticalMixture
+    shown : VerticalMixture
+        The same without its small components: where profiles are taken from.
+    table : Table
+    names : sequence of str
+    """
+    profile, nats = shown._profile(), [one.nats for one in shown._column_information()]
+    ranked = np.argsort(-np.array(nats), kind="stable")
+    columns = sorted(ranked[:MOST_FEATURES].tolist())
+    place_of = {column: place for place, column in enumerate(columns)}
+    limits = find_limits(table, columns)
+    n_bins = int(np.clip(math.sqrt(len(table)), 5, 40))
+    n_pair_bins = int(np.clip(math.sqrt(len(table) / 5), 4, 24))
+    paired = sorted(place_of[column] for column in ranked[:MOST_PAIRED].tolist())
+    bins = count_bins(table, columns, limits, n_bins, paired, n_pair_bins)
+    party_of = {column: number for number, held in enumerate(model.partition_.values()) for column in held}
+    hub_of = {column: number for number, hub in enumerate(model.hubs_) for column in hub.columns}
+    features = []
+    for place, column in enumerate(columns):
+        observed = int(bins.observed[place])
+        hidden = np.isnan(limits[place]).any() | (model.weights_ * observed < SMALLEST_COUNT)
+        features.append(
+            {
+                "name": names[column],
+                "party": party_of[column],
+                "hub": hub_of[column],
+                "limits": None if np.isnan(limits[place]).any() else limits[place].tolist(),
+                "counts": bins.counts[place].tolist(),
+                "observed": observed,
+                **_parameters(model, column, profile.deviations[:, column], limits[place], hidden),
+                **profile_of(profile, nats[column], column, hidden),
+            }
+        )
+    density, blocks = model._mixture.density, model._mixture.blocks
+    small = model.weights_ * len(table) < SMALLEST_COUNT
+    return {
+        "n_columns": len(names),
+        "features": features,
+        "ranked": [place_of[column] for column in ranked[:MOST_FEATURES].tolist()],
+        "n_pair_bins": n_pair_bins,
+        "shades": {f"{one},{other}": _shade(counts) for (one, other), counts in bins.pairs.items()},
+        "correlations": [
+            _triangles(density.correlations(block), hub.columns, place_of, small)
+            for block, hub in zip(blocks, model.hubs_, strict=True)
+        ],
+        "missing": _missing(bins, len(table)),
+    }
+
+
+def _parameters(
+    model: Any, column: int, deviations: Array, limits: Array, hidden: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Means and deviations of one feature, (n_components,) each, in units of its figure; None where hidden.
+
+    And curves, (n_components, N_POINTS), if they are not normal.
+
+    A component that stands for fewer than `SMALLEST_COUNT` values would tell them.
+    """
+    span = float(limits[1] - limits[0])
+    means = np.where(hidden, np.nan, (model.means_[:, column] - limits[0]) / span)
+    found = {"means": short(means), "deviations": short(np.where(hidden, np.nan, deviations / span))}
+    b, hub = next((b, hub) for b, hub in enumerate(model.hubs_) if column in hub.columns)
+    mixture = model._mixture
+    curves = None
+    if not np.isnan(span):
+        curves = component_curves(mixture.density, mixture.blocks[b], list(hub.columns).index(column), limits)
+    if curves is not None:  # otherwise they follow from means and deviations
+        found["curves"] = short(np.where(hidden[:, None], np.nan, curves * span))
+    return found
+
+
+def _triangles(
+    matrices: Array | None, columns: Sequence[int], place_of: Mapping[int, int], hidden: NDArray[np.bool_]
+) -> Any:
+    """A block's features that are shown, and below-diagonal correlations, to three decimals, by component.
+
+    Those of hidden components are 0.
+    """
+    if matrices is None:
+        return None
+    shown = [number for number, column in enumerate(columns) if column in place_of]
+    rows, others = np.tril_indices(len(shown), -1)
+    parts = matrices[:, shown][:, :, shown][:, rows, others]
+    parts[hidden if len(parts) == len(hidden) else hidden.all()] = 0.0
+    return {"features": [place_of[columns[number]] for number in shown], "values": np.round(parts, 3).tolist()}
+
+
+def _shade(counts: NDArray[np.int64]) -> str:
+    """A digit for each cell, from 0 (empty, or too few rows) to `SHADES`."""
+    shades = np.ceil(SHADES * np.sqrt(counts / max(1, counts.max()))).astype(int)
+    return "".join(map(str, shades.ravel().tolist()))
+
+
+def _missing(bins: Bins, n_samples: int) -> Any:
+    """Share of the shown features' values that are gaps."""
+    return short(1 - bins.observed.sum() / (n_samples * len(bins.observed)))
