@@ -16,7 +16,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import vpem
-from vpem import Consensus, ModelFileError, Star, VerticalGaussianMixture, model_format
+from vpem import Consensus, ModelFileError, Star, Tree, VerticalGaussianMixture, model_format
 from vpem.datasets import make_vertical_blobs
 
 PARTIES = {"bank": [3, 0], "shop": [1], 7: [2, 4, 5]}
@@ -136,7 +136,7 @@ class Slow(Consensus):
 def test_the_summation_of_the_fit_comes_back(tmp_path, summation):
     model, _ = fitted(graph="path", summation=summation)
     vpem.save(model.set_params(summation=Consensus(9)), tmp_path / "model")  # for a later fit
-    assert vpem.load(tmp_path / "model").summation == (Consensus() if summation is None else summation)
+    assert vpem.load(tmp_path / "model").summation == (Tree() if summation is None else summation)
     star, _ = fitted(graph="star")
     vpem.save(star.set_params(graph="path", summation=Consensus(9)), tmp_path / "model")
     assert vpem.load(tmp_path / "model").summation == Star()
@@ -145,7 +145,8 @@ def test_the_summation_of_the_fit_comes_back(tmp_path, summation):
 def test_a_summation_that_files_do_not_know_is_refused(tmp_path):
     model, X = fitted(graph="path", summation=Slow(5))
     with pytest.raises(
-        TypeError, match=r"expected a summation .*\(Star, Consensus, Tree\), got Slow\(rounds=5.* of type Slow"
+        TypeError,
+        match=r"expected a summation .*\(Star, Consensus, Tree, Differences\), got Slow\(rounds=5.* of type Slow",
     ):
         vpem.save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -172,7 +173,8 @@ def test_another_summation_costs_one_line(tmp_path, monkeypatch):
     vpem.save(fitted(graph="path", summation=Around(5))[0], tmp_path / "model")
     monkeypatch.undo()
     with pytest.raises(
-        ModelFileError, match=r"expected a summation .*'star', 'consensus', 'tree'\), got 'around'; update vpem"
+        ModelFileError,
+        match=r"expected a summation .*'star', 'consensus', 'tree', 'differences'\), got 'around'; update vpem",
     ):
         vpem.load(tmp_path / "model")
 

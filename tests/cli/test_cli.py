@@ -587,7 +587,16 @@ def test_too_few_rounds_are_told_before_the_fit(folder):
     assert vpem.load("m").summation.rounds == 20
     said = vpem_says("fit", "many.csv", "-k", 2, "--graph", "path", "-o", "m")
     assert "averaging" not in said
-    assert vpem.load("m").summation.rounds is None
+    assert vpem.load("m").summation == vpem.Tree()
+    vpem_says("fit", "many.csv", "-k", 2, "--graph", "path", "--sum", "consensus", "-o", "m")
+    assert vpem.load("m").summation == vpem.Consensus()
+    vpem_says(
+        "fit", "many.csv", "-k", 2, "--graph", "path", "--sum", "differences", "--accelerate", "squarem", "-o", "m"
+    )
+    assert vpem.load("m").summation == vpem.Differences(vpem.Tree())
+    said = vpem_says("fit", "many.csv", "-k", 2, "--graph", "path", "--sum", "exact", "--rounds", 3, code=1)
+    assert "expected --rounds with --sum consensus only" in said
+    assert "did you mean 'differences'" in vpem_says("fit", "many.csv", "-k", 2, "--sum", "difference", code=1)
 
 
 def test_a_best_number_at_the_edge_is_told(folder):

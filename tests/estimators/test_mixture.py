@@ -517,7 +517,7 @@ def test_no_shrinkage_suits_every_covariance_type(X):
 
 def test_a_summation_of_another_kind(X):
     for wrong in ("consensus", Consensus):
-        with pytest.raises(TypeError, match=r"expected summation to be None, Star\(\) or Consensus"):
+        with pytest.raises(TypeError, match=r"expected summation to be None, Star\(\), Tree\(\), Consensus"):
             fitted(X, summation=wrong)
 
 

@@ -65,5 +65,5 @@ def has_converged(history: Sequence[NDArray[np.float64]], tol: float, n_small: i
     """
     if len(history) <= n_small:
         return np.zeros(np.shape(history[-1]) if history else 1, dtype=bool)
-    changes = np.abs(np.diff(np.array(history[-n_small - 1 :]), axis=0))
-    return np.asarray(np.all(changes < tol, axis=0))
+    small = [np.abs(new - old) < tol for old, new in pairwise(history[-n_small - 1 :])]
+    return np.asarray(np.all(np.broadcast_arrays(*small), axis=0))
