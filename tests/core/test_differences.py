@@ -38,30 +38,40 @@ def added(summation, network, terms, shape, n_sums=1):
 # Codes
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(-20, 20))
+def coded(changes):
+    """What is left of changes on the other side."""
+    n = len(changes)
+    zeros, found = np.zeros((n, 1)), np.empty(n)
+    longer, codes = np.empty((n, 1), dtype=np.int16), np.empty(n, dtype=np.uint8)
+    terms = np.column_stack([np.zeros(n), changes])
+    largest = coding.find_changes(terms, zeros[:0], zeros, zeros, 0, 1.0, longer)
+    coding.encode(longer.ravel(), coding.exponent_of(largest), codes)
+    coding.add_decoded(codes, coding.exponent_of(largest), np.zeros(n), found)
+    return found, codes
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(-20, 9))
 def test_a_code_keeps_the_size_to_an_eighth(values, power):
     changes = np.array(values) * 2.0**power
     largest = np.abs(changes).max()
-    codes, scale = np.empty(len(changes), dtype=np.uint8), coding.exponent_of(largest)
-    coding.encode(changes, scale, codes)
-    found = np.empty_like(changes)
-    coding.add_decoded(codes, scale, np.zeros_like(changes), found)
+    found, codes = coded(changes)
     near = np.abs(changes) >= largest * 2.0**-29
     assert (np.abs(found - changes)[near] <= np.abs(changes[near]) / 8).all()
     assert (np.abs(found - changes) <= np.maximum(np.abs(changes) / 8, largest * 2.0**-28)).all()
     assert (np.sign(found[near]) == np.sign(changes[near])).all()
+    np.testing.assert_array_equal(coded(found)[0], found)
+    assert (codes[found == 0] == 0).all()
 
 
 def test_silence_is_one_byte_and_all_codes_mean_something_else():
-    codes = np.arange(256, dtype=np.uint8)
     found = np.empty(256)
-    coding.add_decoded(codes, 0, np.zeros(256), found)
+    coding.add_decoded(np.arange(256, dtype=np.uint8), 20, np.zeros(256), found)
     assert (found[:4] == 0).all()
     assert (found[128:132] == 0).all()
     assert len(np.unique(found)) == 2 * 124 + 1
-    again = np.empty(256, dtype=np.uint8)
-    coding.encode(found, 0, again)
-    np.testing.assert_array_equal(again[found != 0], codes[found != 0])
+    again, codes = coded(found)
+    np.testing.assert_array_equal(again, found)
+    np.testing.assert_array_equal(codes[found != 0], np.arange(256)[found != 0])
 
 
 # Sums

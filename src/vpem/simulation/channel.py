@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.adders import LinearAdder, MessageAdder, flood_traffic, linear_adder, sum_traffic
+from vpem.core.network.adders import (
+    LinearAdder,
+    MessageAdder,
+    Run,
+    flood_traffic,
+    linear_adder,
+    one_by_one,
+    sum_traffic,
+)
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Shape, Summation
 from vpem.core.network.traffic import Traffic, make_traffic
@@ -20,16 +28,19 @@ class Channel:
     ----------
     summation : Summation
     network : Network
+    run : callable, optional
+        How agents work that have nothing to wait for: by default one after the other.
     """
 
-    def __init__(self, summation: Summation, network: Network):
+    def __init__(self, summation: Summation, network: Network, run: Run = one_by_one):
         self.summation, self.network = summation, network
         self.traffic = make_traffic(network.agents)
         self._costs: dict[tuple[Shape | None, int], Traffic] = {}
         self._whole: LinearAdder | MessageAdder
         matrix = summation.matrix(network)
-        self._whole = MessageAdder(summation, network) if matrix is None else linear_adder(matrix)
+        self._whole = MessageAdder(summation, network, run) if matrix is None else linear_adder(matrix)
         self._adder = self._whole
+        self._room = np.empty((0, 0))
 
     @property
     def linear(self) -> LinearAdder | None:
@@ -70,6 +81,12 @@ class Channel:
         if isinstance(self._adder, MessageAdder):
             self._adder.carries.clear()
         return self
+
+    def room(self, n_hubs: int, n_values: int) -> Array:
+        """Room for the terms of a whole sum; the same as long as it is the same size."""
+        if self._room.shape != (n_hubs, n_values):
+            self._room = np.empty((n_hubs, n_values))
+        return self._room
 
     def add(self, terms: Array, shape: Shape, series: str = "", n_decisions: int = 0) -> Array:
         """A whole sum as each root gets it, (n_views, n_values), of the blocks' terms, (n_hubs, n_values)."""

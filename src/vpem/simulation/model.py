@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,11 +16,15 @@ from vpem.core.blocks.density import Density, Packed
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.tiles import Layout, columns_first
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Summation
+from vpem.core.network.summation import Memory, Place, Summation
 from vpem.core.rows import Rows, Table
 from vpem.simulation.channel import Channel
+from vpem.simulation.threads import ordered_map
 
 Array = NDArray[np.float64]
+
+FEW = 10_000
+"""Numbers in a sum for which other threads are not worth their while."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +65,14 @@ class Problem:
 
     def channel(self) -> Channel:
         """The network between the blocks, before anything was sent."""
-        return Channel(self.summation, self.network)
+        return Channel(self.summation, self.network, self._at_once)
+
+    def _at_once(self, work: Callable[[Place], Memory], places: Sequence[Place]) -> list[Memory]:
+        """Work for each of some agents, in threads; what all have in common, the first of them makes."""
+        n_alone = 1 if places and places[0].shape.n_values > FEW else len(places)
+        first = [work(place) for place in places[:n_alone]]
+        with ordered_map(self.threads, self.n_threads, work, places[n_alone:]) as others:
+            return [*first, *others]
 
     def pack(self, density: Density, blocks: Sequence[Block], n_components: int) -> Packed:
         """All roots' blocks as a pass over the rows needs them; where each one is stays the same during a fit."""

@@ -104,15 +104,16 @@ def _add(problem: Problem, channel: Channel, halves: Pass, about: Sum, within: s
     if adder is not None:
         channel.count(shape, about.n_decisions)
         return np.empty((0, 0, 0)), adder.add(scalars)
-    terms = np.hstack([_contribute(problem, halves, within).reshape(n_hubs, -1), scalars])
+    terms = channel.room(n_hubs, shape.n_values)
+    terms[:, shape.n_rows * shape.width :] = scalars
+    _contribute(problem, halves, within, terms[:, : shape.n_rows * shape.width].reshape(n_hubs, shape.n_rows, -1))
     sums = channel.add(terms, shape, about.series, about.n_decisions)
     whole, scalars = np.split(sums, [shape.n_rows * shape.width], axis=1)
     return whole.reshape(channel.n_views, shape.n_rows, shape.width), scalars
 
 
-def _contribute(problem: Problem, halves: Pass, within: slice) -> Array:
-    """Every block's terms of some rows, for a sum that takes them whole; (n_hubs, n_rows, n_components)."""
-    found = np.empty((len(problem.network.hubs), within.stop - within.start, halves.n_components))
+def _contribute(problem: Problem, halves: Pass, within: slice, found: Array) -> None:
+    """Every block's terms of some rows, for a sum that takes them whole; found (n_hubs, n_rows, n_components)."""
 
     def work(rows: slice) -> None:
         for tile in halves.tiles(problem.read(rows), rows.start):
@@ -123,7 +124,6 @@ def _contribute(problem: Problem, halves: Pass, within: slice) -> Array:
     with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
         for _ in parts:
             pass
-    return found
 
 
 def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> Iterator[tuple[slice, Array]]:

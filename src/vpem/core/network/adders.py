@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import NO_MEMORY, Array, Memory, Place, Shape, Summation, greet, lasting, outgoing
+from vpem.core.network.summation import (
+    NO_MEMORY,
+    Array,
+    Memory,
+    Place,
+    Round,
+    Shape,
+    Summation,
+    greet,
+    lasting,
+    outgoing,
+)
 from vpem.core.network.traffic import FLOAT_BYTES, Sending, Traffic, make_traffic
 
 NEGLIGIBLE = 1e-14
@@ -85,14 +98,23 @@ def linear_adder(matrix: Array) -> LinearAdder:
     return LinearAdder(matrix, views, path=f"a matrix of {n_roots} roots by {n_hubs} hubs")
 
 
+Run = Callable[[Callable[[Place], Memory], Sequence[Place]], list[Memory]]
+"""How to call a function for each of some agents: one after the other, or in threads."""
+
+
+def one_by_one(work: Callable[[Place], Memory], places: Sequence[Place]) -> list[Memory]:
+    """Call it for each, in order."""
+    return [work(place) for place in places]
+
+
 class MessageAdder:
     """Sums as agents make them, message by message; remembers what each agent carries from sum to sum."""
 
     path = "the agents' messages"
     is_exact = False
 
-    def __init__(self, summation: Summation, network: Network):
-        self.summation, self.network = summation, network
+    def __init__(self, summation: Summation, network: Network, run: Run = one_by_one):
+        self.summation, self.network, self.run = summation, network, run
         self.greetings = [greet(summation) for _ in network.positions]
         self.carries: dict[str, list[Memory]] = {}
         self.n_sums = 0
@@ -121,7 +143,11 @@ class MessageAdder:
         self.n_sums += 1
         carries = self.carries.get(series) or [NO_MEMORY] * len(places)
         own = {hub.root: term for hub, term in zip(network.hubs, terms, strict=True)}
-        states = [summation.begin(place, carries[place.position], own.get(place.position)) for place in places]
+
+        def begin(place: Place) -> Memory:
+            return summation.begin(place, carries[place.position], own.get(place.position))
+
+        states = self.run(begin, places)
         schedules = [
             summation.schedule(network, position, values=True, decision=n_decisions > 0)
             for position in network.positions
@@ -133,15 +159,22 @@ class MessageAdder:
                 for place, part in zip(places, parts, strict=True)
                 if part.values and part.receivers
             }
+
+            def combine(
+                place: Place, step: int = step, parts: Sequence[Round[Any]] = parts, sent: Any = sent
+            ) -> Memory:
+                received = {sender: sent[sender] for sender in parts[place.position].senders}
+                return summation.combine(place, step, states[place.position], received)
+
             for place, part in zip(places, parts, strict=True):
                 for receiver in part.receivers:
                     n_bytes = FLOAT_BYTES * n_decisions * part.decision
                     if part.values and receiver not in part.spared:
                         n_bytes += sent[place.position].nbytes
                     sendings.append(Sending(place.position, receiver, 1, n_bytes))
-                if part.values and part.senders:
-                    received = {sender: sent[sender] for sender in part.senders}
-                    states[place.position] = summation.combine(place, step, states[place.position], received)
+            hearing = [place for place, part in zip(places, parts, strict=True) if part.values and part.senders]
+            for place, state in zip(hearing, self.run(combine, hearing), strict=True):
+                states[place.position] = state
         ends = [summation.end(place, state) for place, state in zip(places, states, strict=True)]
         if series:
             self.carries[series] = [lasting(summation, carry) for _, carry in ends]

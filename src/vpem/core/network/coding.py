@@ -23,21 +23,21 @@ LARGEST = 2.0**30
 """Log-ratios beyond it count as it."""
 LEVEL = 1
 """Of zstandard: the fastest; higher ones take much more time for few bytes less."""
+SHIFT, ROUNDING, BIAS = 50, 1 << 49, 1022
+"""Where the exponent of a float ends, and two bits after it; what rounds them; what is added to an exponent."""
+PLACES = 31
+"""Exponents of one message."""
 SCALE = np.dtype("<i2")
 """The largest exponent of a message, before its codes."""
 
 
 @compiled(PRECISE)
-def find_changes(terms, below, sent, total, reference, least, share, changes):  # type: ignore[no-untyped-def]
-    """Changes of log-ratios that are worth sending, 0 for others; returns the largest size.
+def find_thresholds(total, least, thresholds):  # type: ignore[no-untyped-def]
+    """How much each log-ratio must change to matter; total, thresholds (n_rows, n_ratios).
 
-    terms (n_rows, n_components) and below (n_rows, n_components - 1), or without rows; sent, total and
-    changes like below.
-    An entry is silent while its change is smaller than `share` of what it takes to matter: `least` or, in a row
-    that is decided by a wide margin, a quarter of the margin.
+    At least `least`; in a row that is decided by a wide margin, a quarter of what is beyond that.
     """
-    n_rows, n_ratios = sent.shape
-    has_term, has_below, largest = terms.shape[0] > 0, below.shape[0] > 0, 0.0
+    n_rows, n_ratios = total.shape
     for m in range(n_rows):
         best, second, winner = 0.0, -np.inf, -1  # the reference's ratio is 0
         for j in range(n_ratios):
@@ -46,42 +46,44 @@ def find_changes(terms, below, sent, total, reference, least, share, changes):  
             elif total[m, j] > second:
                 second = total[m, j]
         for j in range(n_ratios):
+            gap = best - (second if j == winner else total[m, j])
+            thresholds[m, j] = max(least, (gap - DECIDED) / 4.0)
+
+
+@compiled(PRECISE)
+def find_changes(terms, below, sent, thresholds, reference, share, changes):  # type: ignore[no-untyped-def]
+    """Changes of log-ratios that matter, rounded, 0 for others; returns the largest.
+
+    terms (n_rows, n_components) and below (n_rows, n_ratios), or without rows; sent, thresholds like below. changes
+    (n_rows, n_ratios) are whole numbers: the exponent and two bits of a float, with a sign.
+    """
+    n_rows, n_ratios = sent.shape
+    has_term, has_below, largest = terms.shape[0] > 0, below.shape[0] > 0, 0
+    change = np.empty(1)
+    bits = change.view(np.int64)
+    for m in range(n_rows):
+        for j in range(n_ratios):
             value = below[m, j] if has_below else 0.0
             if has_term:
                 value += terms[m, j + (j >= reference)] - terms[m, reference]
-            value = min(max(value, -LARGEST), LARGEST)
-            gap = best - (second if j == winner else total[m, j])
-            threshold = share * max(least, (gap - DECIDED) / 4.0)
-            change = value - sent[m, j]
-            size = abs(change)
-            if size < threshold:
-                changes[m, j] = 0.0
-            else:
-                changes[m, j] = change
-                largest = max(largest, size)
+            value = min(max(value, -LARGEST), LARGEST) - sent[m, j]
+            change[0] = abs(value)
+            code = (bits[0] + ROUNDING) >> SHIFT
+            if change[0] < share * thresholds[m, j]:
+                code = 0
+            largest = max(largest, code)
+            changes[m, j] = -code if value < 0.0 else code
     return largest
 
 
 @compiled(PRECISE)
 def encode(changes, scale, codes):  # type: ignore[no-untyped-def]
-    """Codes (n,), bytes, of changes (n,); the largest has the exponent `scale`."""
+    """Codes (n,), bytes, of changes (n,) as `find_changes` has them; the largest has the exponent `scale`."""
+    least = (scale + BIAS - PLACES) << 2
     for i in range(changes.shape[0]):
-        size = abs(changes[i])
-        code = 0
-        if size > 0.0:
-            mantissa, exponent = math.frexp(size)
-            quarters = int(mantissa * 8.0 + 0.5) - 4  # size is (4 + quarters) / 8 times a power of two
-            if quarters == 4:
-                quarters = 0
-                exponent += 1
-            place = exponent - scale + 31
-            if place > 31:
-                place, quarters = 31, 3
-            if place > 0:
-                code = (place << 2) | quarters
-                if changes[i] < 0.0:
-                    code |= 128
-        codes[i] = code
+        size = max(abs(changes[i]) - least, 0)
+        code = size if size > 3 else 0
+        codes[i] = code + 128 if changes[i] < 0 and code > 0 else code
 
 
 @compiled(PRECISE)
@@ -89,7 +91,7 @@ def add_decoded(codes, scale, memory, out):  # type: ignore[no-untyped-def]
     """What codes (n,) stand for, added to memory (n,), as out (n,); out may be memory."""
     table = np.zeros(256)
     for code in range(4, 128):
-        table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - 31 + scale)
+        table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
         table[code + 128] = -table[code]
     for i in range(codes.shape[0]):
         out[i] = memory[i] + table[codes[i]]
@@ -116,9 +118,9 @@ def move_total(codes, scale, total, out):  # type: ignore[no-untyped-def]
     return size / count if count else 0.0
 
 
-def exponent_of(largest: float) -> int:
+def exponent_of(largest: int) -> int:
     """Scale of a message whose largest change is this one; 0 if there is none."""
-    return math.frexp(largest)[1] if largest > 0 else 0
+    return (int(largest) >> 2) - BIAS if largest > 0 else 0
 
 
 def compress(plain: bytes) -> bytes:

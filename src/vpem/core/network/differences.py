@@ -18,6 +18,7 @@ from vpem.core.network.coding import (
     encode,
     exponent_of,
     find_changes,
+    find_thresholds,
     most_compressed,
     move_total,
 )
@@ -145,6 +146,7 @@ class Differences(Summation):
             present = np.packbits((terms != 0).any(axis=1)) if len(terms) else np.zeros((n_rows + 7) // 8, np.uint8)
         state |= {
             "terms": terms,
+            "thresholds": _thresholds(state["total"], state["pace"], self.silence),
             "bits": present,
             "scalars": np.append(own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars), 0.0),
         }
@@ -181,15 +183,13 @@ class Differences(Summation):
         if not place.series.startswith(ITERATE):
             return self.around.end(place, state)
         shape, present = place.shape, state["present"]
-        values = _once([state["total"], state["out"]], lambda: (_values(shape, state),))[0]
+        (values,) = _once("values", [state["total"], state["out"]], lambda: (_values(shape, state),))
         memory = {name: array for name, array in state.items() if name in KEPT}
         if len(state["bits"]):  # the first sum: now all can tell which component is broad
-            reference = _broad(state["total"], state["reference"][0], present)
-            memory = {
-                name: _rebase(array, int(state["reference"][0]), reference) if name in RATIOS else array
-                for name, array in memory.items()
-            }
-            memory["reference"] = np.array([reference])
+            old = int(state["reference"][0])
+            (total, new) = _once("reference", [state["total"]], lambda: _broad(state["total"], old, present))
+            sent, below = (_rebase(state[name], old, int(new[0])) for name in ("sent", "below"))
+            memory |= {"total": total, "reference": new, "sent": sent, "below": below}
         return values, memory
 
     def _up(self, place: Place, state: Memory) -> Memory:
@@ -197,11 +197,10 @@ class Differences(Summation):
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
         sent = before if is_top else state["sent"]
-        (reference,), (pace,) = state["reference"], state["pace"]
-        least = self.silence * float(pace)
+        (reference,) = state["reference"]
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
-        changes = np.empty_like(sent)
-        largest = find_changes(state["terms"], state["below"], sent, before, reference, least, share, changes)
+        changes = np.empty(sent.shape, dtype=np.int16)
+        largest = find_changes(state["terms"], state["below"], sent, state["thresholds"], reference, share, changes)
         codes, scale = np.empty(changes.size, dtype=np.uint8), exponent_of(largest)
         encode(changes.ravel(), scale, codes)
         out = _write(Parts(state["scalars"], scale, codes, state["bits"]))
@@ -213,18 +212,18 @@ class Differences(Summation):
 
 
 KEPT = ("sent", "below", "total", "reference", "pace", "present")
-RATIOS = ("sent", "below", "total")
 
 
 def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
     """Memory before the first sum: of the link upward, of those from below, and of the total."""
     size = shape.n_rows, max(shape.width - 1, 0)
+    total, pace = _once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
     return {
         "sent": np.zeros((0 if position == tree.top else size[0], size[1])),
         "below": np.zeros((size[0] if tree.below[position] else 0, size[1])),
-        "total": np.zeros(size),
+        "total": total,
         "reference": np.zeros(1, dtype=np.int64),
-        "pace": np.zeros(1),
+        "pace": pace,
         "present": np.zeros(0, dtype=np.uint8),
     }
 
@@ -238,7 +237,7 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
         pace = move_total(parts.codes, parts.scale, state["total"], total)
         return total, np.array([pace]), parts.scalars, parts.present
 
-    total, pace, scalars, bits = _once([state["total"], message], move)
+    total, pace, scalars, bits = _once("total", [state["total"], message], move)
     present = np.unpackbits(bits, count=place.shape.n_rows) if len(bits) else state["present"]
     return {
         **state,
@@ -263,13 +262,29 @@ def _values(shape: Shape, state: Memory) -> Array:
     return np.append(values.ravel(), scalars)
 
 
-def _broad(total: Array, reference: int, present: NDArray[np.uint8]) -> int:
-    """The component that is least behind, over all rows; in whole numbers, so that all agree."""
+def _thresholds(total: Array, pace: Array, silence: float) -> Array:
+    """What a log-ratio must change by to matter."""
+
+    def find() -> tuple[NDArray[Any], ...]:
+        thresholds = np.empty_like(total)
+        find_thresholds(total, silence * float(pace[0]), thresholds)
+        return (thresholds,)
+
+    (found,) = _once("thresholds", [total, pace], find)
+    return found
+
+
+def _broad(total: Array, reference: int, present: NDArray[np.uint8]) -> Arrays:
+    """The total against the component that is least behind, over all rows; and the number of that component.
+
+    In whole numbers, so that all agree.
+    """
     ratios = np.insert(total, reference, 0.0, axis=1)[present.astype(bool)]
     if not ratios.size:
-        return reference
+        return total, np.array([reference])
     behind = np.minimum(ratios.max(axis=1, keepdims=True) - ratios, MOST_BEHIND)
-    return int(np.rint(behind).astype(np.int64).sum(axis=0).argmin())
+    new = int(np.rint(behind).astype(np.int64).sum(axis=0).argmin())
+    return _rebase(total, reference, new), np.array([new])
 
 
 def _rebase(ratios: Array, reference: int, new: int) -> Array:
@@ -320,13 +335,12 @@ Arrays = tuple[NDArray[Any], ...]
 _last: dict[str, tuple[list[weakref.ref[NDArray[Any]]], list[weakref.ref[NDArray[Any]]]]] = {}
 
 
-def _once(given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Arrays:
-    """What `make` makes of these very arrays, if it was made last and is still there."""
-    name = make.__qualname__
+def _once(name: str, given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Arrays:
+    """What `make` makes of these very arrays; made once, while it is there and no other of its name is made."""
     before, results = _last.get(name, ([], []))
     if len(before) == len(given) and all(ref() is array for ref, array in zip(before, given, strict=True)):
         found = [ref() for ref in results]
-        if all(one is not None for one in found):
+        if found and all(one is not None for one in found):
             return tuple(one for one in found if one is not None)
     made = make()
     _last[name] = [weakref.ref(array) for array in given], [weakref.ref(array) for array in made]
