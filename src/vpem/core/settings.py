@@ -8,9 +8,10 @@ from numbers import Real
 from typing import Any
 
 from vpem.core.blocks.density import Density
+from vpem.core.network.packets import MOST_LABELS
 from vpem.core.network.summation import Summation
 
-STARTS = ("kmeans", "k-means++", "random", "random_from_data")
+STARTS = ("kmeans", "k-means++", "labels", "random", "random_from_data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,11 @@ class Agreement:
                 "expected n_init and batch_size of at least 1 and hops of at least 0, got "
                 f"{self.n_init}, {self.batch_size} and {self.hops}"
             )
-
+        if self.init_params == "labels" and self.settings.n_components > MOST_LABELS:
+            raise ValueError(
+                f"expected at most {MOST_LABELS} components with init_params='labels', got "
+                f"{self.settings.n_components}; try 'kmeans'"
+            )
         if self.audience is not None and not self.summation.has_server:
             raise ValueError("expected no audience without a server: in consensus every agent sees the sum")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +111,9 @@ class MessageAdder:
         self.view_of_hub = np.arange(len(self.network.hubs))
         return self
 
-    def add(self, terms: Array, shape: Shape, series: str, n_decisions: int) -> tuple[Array, Traffic]:
+    def add(
+        self, terms: Sequence[NDArray[Any]] | Array, shape: Shape, series: str = "", n_decisions: int = 0
+    ) -> tuple[Array, Traffic]:
         """Every root's result, (n_views, n_values), of terms (n_hubs, n_values); and what was sent."""
         network, summation = self.network, self.summation
         greetings = {position: self.greetings[position][0] for position in network.positions}
