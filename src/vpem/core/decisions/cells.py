@@ -5,8 +5,12 @@ at each hub, a *profile*: the shares of the hub's local clusters in it. For squa
 local clusters, the squared distance of cluster l to the mean of a group with profile p is ``(D p)_l - p' D p / 2``:
 the distances are enough, and no centre is needed. A hub that lacks a row adds nothing, as in k-means with gaps.
 
-Cells are clustered twice. K-means gives groups of the same size in all directions. From these, EM fits the mixture
-that the study is about, as well as cells can tell it: in each component, a hub has one variance for all its columns.
+Cells are clustered in several tries, which cost no message. K-means begins, with hubs that count for more or less
+from try to try: no scale of columns is the right one for all mixtures. A few iterations of EM follow, of the mixture
+that the study is about as well as cells can tell it: in each component, a hub's rows have a covariance of their own,
+between local clusters (their places follow from the distances, but for a rotation) and within them. The likelihood
+says which try is the best. With many iterations, EM would go where the coarse cells are explained best, and not the
+rows.
 """
 
 from __future__ import annotations
@@ -26,18 +30,24 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 
-N_TRIES = 4
-"""Starts of which the most likely is taken; they cost no message."""
+N_TRIES = 8
+"""Of which the most likely is taken."""
 
 MOST_CELLED = 2**14
 """Rows whose cells are clustered; the others go to the most probable component."""
 
-MOST_ITERATIONS = 100
-TOL = 1e-4
-"""Of k-means and EM on cells; a gain in log-likelihood per row that is not worth another iteration."""
+KMEANS_ITERATIONS = 100
+EM_ITERATIONS = 10
+"""On cells, at most."""
+
+DIVERSITY = 1.0
+"""Deviation of the logarithm of how much a hub counts in a try."""
 
 LEAST_VARIANCE = 1e-3
-"""Of a hub in a component, in units of its columns' variances."""
+"""Within local clusters, in units of the columns' variances."""
+
+NEGLIGIBLE = 1e-6
+"""Part of the largest dimension that is no more than the rounding of distances."""
 
 NO_LABEL = -1
 """Of a row that no hub has."""
@@ -54,6 +64,8 @@ class Cells(NamedTuple):
     """(n_hubs, n_codes, n_codes): squared, between centres of local clusters; zeros beyond the last one."""
     spreads: Array
     """(n_hubs, n_codes): mean squared distance of rows to their centre."""
+    places: Array
+    """(n_hubs, n_codes, n_dimensions): of the centres, but for a rotation; zeros beyond the dimensions of a hub."""
     n_columns: Array
     """(n_hubs,): of each hub."""
 
@@ -87,6 +99,10 @@ class Cells(NamedTuple):
         found[:, ABSENT] = 0.0
         return found
 
+    def weigh(self, factors: Array) -> Cells:
+        """The same cells with hubs that count for more or less, (n_hubs,)."""
+        return self._replace(distances=self.distances * factors[:, None, None])
+
     def sums(self, tables: Array) -> Array:
         """What each cell's codes add up to; (n_cells, n_groups)."""
         return look_up(self.codes, tables)
@@ -104,10 +120,14 @@ def make_cells(codes: Codes, found: Sequence[LocalLabels], n_columns: Sequence[i
     keys = np.ascontiguousarray(codes).view(np.dtype((np.void, codes.shape[1]))).ravel()
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
     distances, spreads = np.zeros((len(found), ABSENT + 1, ABSENT + 1)), np.zeros((len(found), ABSENT + 1))
-    for hub, own in enumerate(found):
+    points = [find_places(own.distances, width) for own, width in zip(found, n_columns, strict=True)]
+    places = np.zeros((len(found), ABSENT + 1, max(own.shape[1] for own in points)))
+    for hub, (own, where) in enumerate(zip(found, points, strict=True)):
         distances[hub, : own.n_local, : own.n_local] = own.distances
         spreads[hub, : own.n_local] = own.spreads
-    return Cells(codes[first], counts.astype(np.float64), distances, spreads, np.array(n_columns, dtype=np.float64))
+        places[hub, : own.n_local, : where.shape[1]] = where
+    weights, widths = counts.astype(np.float64), np.array(n_columns, dtype=np.float64)
+    return Cells(codes[first], weights, distances, spreads, places, widths)
 
 
 def cluster_cells(cells: Cells, n_clusters: int, rng: np.random.Generator) -> tuple[Array, float]:
@@ -118,7 +138,7 @@ def cluster_cells(cells: Cells, n_clusters: int, rng: np.random.Generator) -> tu
     profiles = _plus_plus(cells, n_clusters, rng)
     labels, inertia = np.full(len(cells.weights), NO_LABEL), np.inf
     shares = np.zeros((len(labels), n_clusters))
-    for _ in range(MOST_ITERATIONS):
+    for _ in range(KMEANS_ITERATIONS):
         distances = cells.sums(cells.squares(profiles))
         nearest, before = distances.argmin(axis=1), labels
         labels, inertia = nearest, float(cells.weights @ distances[np.arange(len(nearest)), nearest])
@@ -140,21 +160,44 @@ def fit_cells(cells: Cells, shares: Array) -> tuple[Array, Array, float]:
     bound : float
         Log-likelihood per row.
     """
-    n_rows, bound = float(cells.weights.sum()), -np.inf
     profiles = np.broadcast_to(cells.overall, (*cells.spreads.shape, shares.shape[1]))
-    widths = cells.n_columns[:, None, None]
-    for _ in range(MOST_ITERATIONS):
+    for _ in range(EM_ITERATIONS):
         profiles = cells.profiles(shares, profiles)
         log_weights = np.log(make_weights(cells.weights @ shares))
-        squares = cells.squares(profiles) + cells.spreads[:, :, None]
-        variances = np.maximum((profiles * squares).sum(axis=1, keepdims=True) / widths, LEAST_VARIANCE)
-        tables = -0.5 * (squares / variances + widths * np.log(variances))
-        tables[:, ABSENT] = 0.0
+        tables = log_densities(cells, profiles)
         shares, log_likelihoods = normalize(cells.sums(tables) + log_weights)
-        before, bound = bound, float(cells.weights @ log_likelihoods) / n_rows
-        if bound - before < TOL:
-            break
-    return tables, log_weights, bound
+    return tables, log_weights, float(cells.weights @ log_likelihoods / cells.weights.sum())
+
+
+def log_densities(cells: Cells, profiles: Array) -> Array:
+    """Mean log-density of each local cluster's rows in components with these profiles, but for a constant.
+
+    A hub's rows are Gaussian in each component. Between local clusters their covariance is that of the places; within
+    them rows spread evenly in all directions, also in those that the places do not reach.
+    """
+    places, n_columns = cells.places, cells.n_columns[:, None]
+    n_dimensions = places.shape[2]
+    deviations = places[:, None] - np.einsum("bck,bcd->bkd", profiles, places)[:, :, None]
+    spreads = cells.spreads / n_columns
+    within = np.maximum(np.einsum("bck,bc->bk", profiles, spreads), LEAST_VARIANCE)
+    covariances = np.einsum("bck,bkcd,bkce->bkde", profiles, deviations, deviations, optimize=True)
+    covariances += within[:, :, None, None] * np.eye(n_dimensions)
+    precisions = np.linalg.inv(covariances)
+    squares = np.einsum("bkcd,bkde,bkce->bck", deviations, precisions, deviations, optimize=True)
+    traces = np.trace(precisions, axis1=2, axis2=3) + (n_columns - n_dimensions) / within
+    volumes = np.linalg.slogdet(covariances)[1] + (n_columns - n_dimensions) * np.log(within)
+    found: Array = -0.5 * (squares + spreads[:, :, None] * traces[:, None] + volumes[:, None])
+    found[:, ABSENT] = 0.0
+    return found
+
+
+def find_places(distances: Array, n_columns: int) -> Array:
+    """Points with given squared distances, (n, n), in as many dimensions as they need, by classical scaling."""
+    centred = -0.5 * (distances - distances.mean(axis=0) - distances.mean(axis=1)[:, None] + distances.mean())
+    values, vectors = np.linalg.eigh(centred)
+    most = min(n_columns, max(1, int((values > NEGLIGIBLE * max(values[-1], 0.0)).sum())))
+    found: Array = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1][:, :most]
+    return found
 
 
 def label_rows(found: Sequence[LocalLabels], n_columns: Sequence[int], n_clusters: int, seed: int) -> Integers:
@@ -184,8 +227,10 @@ def label_rows(found: Sequence[LocalLabels], n_columns: Sequence[int], n_cluster
     codes = codes[rows]
     some = codes if len(rows) <= MOST_CELLED else codes[rng.choice(len(rows), MOST_CELLED, replace=False)]
     cells, best = make_cells(some, found, n_columns), (-np.inf, -np.inf)
-    for _ in range(N_TRIES):
-        tables, log_weights, bound = fit_cells(cells, cluster_cells(cells, n_clusters, rng)[0])
+    for number in range(N_TRIES):
+        lots = np.exp(DIVERSITY * rng.normal(size=len(found))) if number else np.ones(len(found))
+        shares, _ = cluster_cells(cells.weigh(lots), n_clusters, rng)
+        tables, log_weights, bound = fit_cells(cells, shares)
         own = (look_up(codes, tables) + log_weights).argmax(axis=1)
         worth = float(len(np.unique(own))), bound
         if worth > best:

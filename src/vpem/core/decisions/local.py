@@ -33,10 +33,10 @@ SAMPLE = 2**14
 TILE_ROWS = 2**12
 """Rows of a tile, whatever the width of the table: the same at an agent and in the simulation."""
 
-N_TRIES = 4
+N_TRIES = 2
 """Starts of local k-means, of which the best is taken."""
 
-MOST_ITERATIONS = 50
+MOST_ITERATIONS = 25
 """Of local k-means."""
 
 
