@@ -8,10 +8,11 @@ from numbers import Real
 from typing import Any
 
 from vpem.core.blocks.density import Density
+from vpem.core.network.packets import MOST_LABELS
 from vpem.core.network.summation import Summation
 
 ACCELERATIONS = ("squarem",)
-STARTS = ("kmeans", "k-means++", "random", "random_from_data")
+STARTS = ("kmeans", "k-means++", "labels", "random", "random_from_data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,11 @@ class Agreement:
                 "expected accelerate with sums that are the same for all parties, and without batch_size, got "
                 f"{self.summation!r} and batch_size={self.batch_size}; try Tree() or Differences(Tree()), or "
                 "accelerate=None"
+            )
+        if self.init_params == "labels" and self.settings.n_components > MOST_LABELS:
+            raise ValueError(
+                f"expected at most {MOST_LABELS} components with init_params='labels', got "
+                f"{self.settings.n_components}; try 'kmeans'"
             )
         if self.audience is not None and not self.summation.has_server:
             raise ValueError("expected no audience without a server: in consensus every agent sees the sum")

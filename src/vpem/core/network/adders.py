@@ -131,7 +131,9 @@ class MessageAdder:
         self.view_of_hub = np.arange(len(self.network.hubs))
         return self
 
-    def add(self, terms: Array, shape: Shape, series: str, n_decisions: int) -> tuple[Array, Traffic]:
+    def add(
+        self, terms: Sequence[NDArray[Any]] | Array, shape: Shape, series: str = "", n_decisions: int = 0
+    ) -> tuple[Array, Traffic]:
         """Every root's result, (n_views, n_values), of terms (n_hubs, n_values); and what was sent."""
         network, summation = self.network, self.summation
         greetings = {position: self.greetings[position][0] for position in network.positions}

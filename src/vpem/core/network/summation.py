@@ -99,8 +99,9 @@ class Place:
 MOST_GREETING = 1024
 """Bytes of what a summation tells all others in the meeting."""
 
-SUM_KINDS = ("terms", "sum", "flood")
-"""Of messages: a root's terms on their way to its leaves, values to be added, a decision by itself."""
+LABELS = "labels"
+SUM_KINDS = ("terms", "sum", "flood", LABELS)
+"""Of messages: a root's terms on their way to its leaves, values to be added, a decision by itself, rows' labels."""
 
 
 class WrongMessageError(ValueError):
