@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,10 @@ class Labels(Summation):
     seed: int
     """Of the clustering at the top."""
 
-    is_common: ClassVar[bool] = True
+    @property
+    def is_common(self) -> bool:
+        """All get the same labels."""
+        return True
 
     def schedule(
         self,
