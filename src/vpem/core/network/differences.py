@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     ITERATE,
     Array,
+    Lengths,
     Memory,
     Payload,
     Place,
@@ -43,6 +45,10 @@ SCALES = range(-1100, 100)
 """Exponents that numbers can have."""
 MOST_BEHIND = 1_000_000
 """Nats that a row counts for at most when the reference is chosen."""
+
+
+USUAL = (0.1, 0.4)
+"""Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
 
 
 class Parts(NamedTuple):
@@ -125,9 +131,24 @@ class Differences(Summation):
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)
         """Bytes, as many as it takes; never more than whole numbers would have."""
-        n_codes = shape.n_rows * max(shape.width - 1, 0) + shape.n_rows // 8 + 1
-        coded = 8 * (shape.n_scalars + 1) + SCALE.itemsize + most_compressed(n_codes)
-        return Payload(max(coded, 8 * shape.n_values), "u1", is_fixed=False)
+        return Payload(max(_most_coded(shape), 8 * shape.n_values), "u1", is_fixed=False)
+
+    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:  # noqa: ARG002 (on all networks)
+        """From a message that says nothing to a byte for each entry; other sums are whole."""
+        if not series.startswith(ITERATE):
+            n_bytes = 8 * shape.n_values
+            return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
+        n_entries = shape.n_rows * max(shape.width - 1, 0)
+        nothing = np.zeros(0, dtype=np.uint8)
+        silent = Parts(np.zeros(shape.n_scalars + 1), 0, np.zeros(n_entries, dtype=np.uint8), nothing)
+        fewest, most = len(_write(silent)), _most_coded(shape)
+        low, high = (min(fewest + math.ceil(share * n_entries), most) for share in USUAL)
+        return Lengths(fewest, (low, high), most)
+
+    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
+        """Memory of the links and of the total."""
+        kept = _nothing(shape, position, self.around.tree(network))
+        return sum(array.nbytes for array in kept.values()) + shape.n_rows  # and which rows there are
 
     # A sum
 
@@ -296,6 +317,12 @@ def _rebase(ratios: Array, reference: int, new: int) -> Array:
 
 
 # Messages
+
+
+def _most_coded(shape: Shape) -> int:
+    """Bytes of a message of changes, at most."""
+    n_codes = shape.n_rows * max(shape.width - 1, 0) + shape.n_rows // 8 + 1
+    return 8 * (shape.n_scalars + 1) + SCALE.itemsize + most_compressed(n_codes)
 
 
 def _write(parts: Parts) -> NDArray[np.uint8]:
