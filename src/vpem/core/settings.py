@@ -15,6 +15,11 @@ ACCELERATIONS = ("squarem",)
 STARTS = ("kmeans", "k-means++", "labels", "random", "random_from_data")
 
 
+def n_decisions(n_components: int) -> int:
+    """Numbers that ride on each sum of EM: whether all would stop, the smallest bound, who found what broken."""
+    return 2 + n_components
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a mixture is fitted from a given start."""
@@ -29,8 +34,8 @@ class Settings:
 
     @property
     def n_decisions(self) -> int:
-        """Numbers that ride on each sum: whether all would stop, the smallest bound, who found what broken."""
-        return 2 + self.n_components
+        """Numbers that ride on each sum."""
+        return n_decisions(self.n_components)
 
 
 @dataclass(frozen=True, kw_only=True)

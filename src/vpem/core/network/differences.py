@@ -47,7 +47,7 @@ MOST_BEHIND = 1_000_000
 """Nats that a row counts for at most when the reference is chosen."""
 
 
-USUAL = (0.1, 0.4)
+USUAL = (0.25, 0.65)
 """Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
 
 

@@ -1,0 +1,165 @@
+"""All exchanges of a fit, one after the other, from its numbers of iterations; what each one sends, by its schedule.
+
+The tests compare with fits of both engines, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from vpem.core.agent.meeting import meeting_traffic
+from vpem.core.blocks.batches import batch_slices
+from vpem.core.decisions.initial import n_candidates
+from vpem.core.network.adders import busiest_bytes, schedule_traffic
+from vpem.core.network.parties import Network
+from vpem.core.network.pooling import pooling_traffic
+from vpem.core.network.summation import ITERATE, Lengths, Shape, Summation
+from vpem.core.network.traffic import Traffic
+from vpem.core.settings import STARTS, n_decisions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is to be fitted.
+
+    Parameters
+    ----------
+    n_rows : int
+    n_components : int
+    init_params : {"kmeans", "k-means++", "random", "random_from_data"}, default="kmeans"
+    n_init : int, default=1
+    batch_size : int, optional
+    hops : int, default=0
+        As they were given to the network.
+    """
+
+    n_rows: int
+    n_components: int
+    init_params: str = "kmeans"
+    n_init: int = 1
+    batch_size: int | None = None
+    hops: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in {"n_rows": 1, "n_components": 1, "n_init": 1, "batch_size": 1, "hops": 0}.items():
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise ValueError(f"expected {name} to be a whole number, {least} or more, got {value!r}")
+        if self.n_rows < self.n_components:
+            raise ValueError(
+                f"expected as many rows as components or more, got {self.n_rows} and {self.n_components}"
+            )
+        if self.init_params not in STARTS:
+            raise ValueError(f"expected init_params to be one of {', '.join(STARTS)}, got {self.init_params!r}")
+
+
+class Exchange(NamedTuple):
+    """A sum or, without a shape, a decision by itself."""
+
+    shape: Shape | None
+    n_decisions: int = 0
+    series: str = ""
+    times: int = 1
+
+
+def start_exchanges(summation: Summation, network: Network, study: Study, kmeans_iterations: int) -> list[Exchange]:
+    """Exchanges of one start, before EM; see `vpem.simulation.starts`."""
+    n_rows, n_components = study.n_rows, study.n_components
+    if study.init_params not in ("kmeans", "k-means++"):
+        return []
+    found = []
+    if n_components > 1:  # k-means++: the first row, then candidates for each of the others
+        n_tries, n_others = n_candidates(n_components), n_components - 1
+        found += [
+            Exchange(Shape(n_rows, 1)),
+            Exchange(None, 1 + n_tries, times=n_others + 1),
+            Exchange(Shape(n_rows, n_tries), times=n_others),
+        ]
+    moves = kmeans_iterations if study.init_params == "kmeans" else 0
+    found.append(Exchange(Shape(n_rows, n_components), 1, "cluster", times=moves + 1))
+    if not summation.is_common and len(network.hubs) > 1:
+        found.append(Exchange(None, n_components))
+    return found
+
+
+def pass_exchanges(summation: Summation, study: Study) -> list[Exchange]:
+    """Exchanges of one pass of EM over all rows; see `vpem.simulation.em`."""
+    batches = batch_slices(study.n_rows, study.batch_size or study.n_rows)
+    found = []
+    for number, batch in enumerate(batches):
+        is_first, is_last = number == 0, number == len(batches) - 1
+        has_energy = is_first if summation.is_lossy else is_last and study.batch_size is not None
+        shape = Shape(batch.stop - batch.start, study.n_components, int(has_energy))
+        found.append(Exchange(shape, n_decisions(study.n_components) * is_first, ITERATE))
+    return found
+
+
+def fit_exchanges(
+    summation: Summation, network: Network, study: Study, iterations: int, kmeans_iterations: int
+) -> list[Exchange]:
+    """Exchanges of a whole fit after the meeting and pooling, the same ones together.
+
+    Every start takes so many iterations; one pass more tells all to stop. Repairs of broken components, a few
+    numbers each, come on top.
+    """
+    one_start = start_exchanges(summation, network, study, kmeans_iterations)
+    one_pass = [part._replace(times=iterations + 1) for part in pass_exchanges(summation, study)]
+    counts: dict[Exchange, int] = {}
+    for part in (*one_start, *one_pass):
+        alone = part._replace(times=1)
+        counts[alone] = counts.get(alone, 0) + part.times * study.n_init
+    return [part._replace(times=times) for part, times in counts.items()]
+
+
+Pick = Callable[[Lengths], int]
+"""Which of the lengths that messages may have."""
+
+LENGTHS: dict[str, Pick] = {
+    "fewest": lambda lengths: lengths.fewest,
+    "usual low": lambda lengths: lengths.usual[0],
+    "usual high": lambda lengths: lengths.usual[1],
+    "most": lambda lengths: lengths.most,
+}
+
+
+def planned_traffic(
+    summation: Summation,
+    network: Network,
+    study: Study,
+    iterations: int,
+    kmeans_iterations: int = 0,
+    length: str = "most",
+) -> tuple[Traffic, int]:
+    """Traffic of a whole fit, and bytes of the busiest line, added up over the rounds.
+
+    Parameters
+    ----------
+    summation : Summation
+    network : Network
+    study : Study
+    iterations : int
+        Of EM, in each start.
+    kmeans_iterations : int, default=0
+        Of k-means, in each start with ``init_params="kmeans"``.
+    length : {"fewest", "usual low", "usual high", "most"}, default="most"
+        Of messages whose length depends on the data; others have one length.
+    """
+    pick = LENGTHS[length]
+    meeting = meeting_traffic(network, study.n_rows, study.hops, summation)
+    total = meeting + pooling_traffic(network, study.n_rows)
+    busiest = int(total.table[:, [1, 3]].max())  # of one agent: it is nearly the same one in all rounds
+    for shape, decisions, series, times in fit_exchanges(summation, network, study, iterations, kmeans_iterations):
+        value_bytes = None if shape is None else pick(summation.lengths(network, shape, series))
+        key = "planned", summation, value_bytes, decisions
+        one, busy = network.remember(key, partial(_cost, summation, value_bytes, decisions))
+        total += one * times
+        busiest += busy * times
+    return total, busiest
+
+
+def _cost(summation: Summation, value_bytes: int | None, n_numbers: int, network: Network) -> tuple[Traffic, int]:
+    parts = summation, network, value_bytes, n_numbers
+    return schedule_traffic(*parts), busiest_bytes(*parts)
