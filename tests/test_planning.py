@@ -6,7 +6,8 @@ from sklearn.datasets import load_breast_cancer
 
 import vpem.simulation.starts
 from vpem import Consensus, Differences, Star, Tree, VerticalGaussianMixture
-from vpem.core.network.adders import MessageAdder, busiest_bytes, schedule_traffic
+from vpem.core.network.adders import MessageAdder
+from vpem.core.network.costs import find_sendings
 from vpem.core.network.summation import ITERATE, Payload, Shape
 from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.datasets import make_vertical_blobs, random_geometric_graph
@@ -124,7 +125,7 @@ def test_the_low_end_is_a_sum_in_which_nothing_changes():
     for _ in range(40):  # until nothing is left to say
         _, traffic = adder.add(terms, shape, ITERATE, 5)
     low = summation.lengths(network, shape, ITERATE).fewest
-    assert traffic.bytes == schedule_traffic(summation, network, low, 5).bytes
+    assert traffic.bytes == find_sendings(summation, network, values=True, decision=True).traffic(low, 5).bytes
 
 
 @pytest.mark.parametrize("around", [Star(), Tree()])
@@ -169,6 +170,11 @@ def test_real_tables_send_as_much_as_usual(make, n_components, graph, lloyd, req
 # Time
 
 
+def busiest_bytes(summation, network, value_bytes, n_decisions):
+    sendings = find_sendings(summation, network, values=value_bytes is not None, decision=n_decisions > 0)
+    return sendings.busiest(value_bytes or 0, n_decisions)
+
+
 def test_the_busiest_line_of_a_star_is_the_servers():
     network = make_network({party: [party] for party in range(8)}, "star")
     message = 1000 + OVERHEAD_BYTES
@@ -182,6 +188,28 @@ def test_the_busiest_lines_of_averages_and_of_a_path():
     assert busiest_bytes(Consensus(10), ring, 1000, 0) == 10 * 2 * message
     path = make_network({party: [party] for party in range(5)}, "path")  # two levels on either side of the middle
     assert busiest_bytes(Tree(), path, 1000, 0) == message + 2 * message + 2 * message + message
+
+
+@pytest.mark.parametrize("n_decisions", [0, 3])
+@pytest.mark.parametrize(
+    ("summation", "graph", "hops"),
+    [(Star(), "star", 0), (Tree(), GEOMETRIC, 0), (Consensus(1), "path", 0), (Consensus(4), GEOMETRIC, 1)],
+)
+def test_the_busiest_line_round_by_round(summation, graph, hops, n_decisions):
+    network = make_network(PARTIES, graph, hops, np.random.default_rng(0))
+    schedules = [
+        summation.schedule(network, position, values=True, decision=n_decisions > 0) for position in network.positions
+    ]
+    expected = 0
+    for parts in zip(*schedules, strict=True):
+        sent, got = np.zeros(len(parts)), np.zeros(len(parts))
+        for sender, part in enumerate(parts):
+            for receiver in part.receivers:
+                n_bytes = OVERHEAD_BYTES + 100 * part.values + 8 * n_decisions * part.decision
+                sent[sender] += n_bytes
+                got[receiver] += n_bytes
+        expected += max(sent.max(), got.max())
+    assert busiest_bytes(summation, network, 100, n_decisions) == expected
 
 
 def test_time_is_latency_of_rounds_and_bandwidth_of_the_busiest():

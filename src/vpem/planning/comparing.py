@@ -17,6 +17,7 @@ from vpem.core.network.summation import Summation
 from vpem.planning.estimates import Estimate, Line, choices, estimate, short_name
 from vpem.planning.exchanges import Study
 from vpem.planning.tables import TableSize, table_size
+from vpem.verdict import before_the_run
 
 ITERATIONS = (20, 100)
 """Of EM, if nothing else is known; estimators take 100 at most by default."""
@@ -51,14 +52,20 @@ class Plan:
     """Name of the choice that a fit takes if it is not told."""
 
     @property
+    def sound(self) -> tuple[Estimate, ...]:
+        """Choices whose sums are near enough, by the rule of the verdict on a fit; all if none is."""
+        near = [one for one in self.estimates if not before_the_run(one.error_factor, None)]
+        return tuple(near) or self.estimates
+
+    @property
     def cheapest(self) -> Estimate:
-        """The choice that sends the fewest bytes with usual lengths, if EM takes long."""
-        return min(self.estimates, key=lambda one: one.usual_bytes.high)
+        """The sound choice that sends the fewest bytes with usual lengths, if EM takes long."""
+        return min(self.sound, key=lambda one: one.usual_bytes.high)
 
     @property
     def quickest(self) -> Estimate:
-        """The choice that takes the shortest time, likewise."""
-        return min(self.estimates, key=lambda one: one.seconds.high)
+        """The sound choice that takes the shortest time, likewise."""
+        return min(self.sound, key=lambda one: one.seconds.high)
 
 
 def plan(

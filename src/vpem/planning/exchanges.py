@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.decisions.initial import n_candidates
-from vpem.core.network.adders import busiest_bytes, schedule_traffic
+from vpem.core.network.costs import Sendings, find_sendings
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import ITERATE, Lengths, Shape, Summation
@@ -148,18 +148,23 @@ def planned_traffic(
         Of messages whose length depends on the data; others have one length.
     """
     pick = LENGTHS[length]
-    meeting = meeting_traffic(network, study.n_rows, study.hops, summation)
-    total = meeting + pooling_traffic(network, study.n_rows)
+    key = "before", summation, study.n_rows, study.hops
+    total = network.remember(key, partial(_before, summation, study))
     busiest = int(total.table[:, [1, 3]].max())  # of one agent: it is nearly the same one in all rounds
     for shape, decisions, series, times in fit_exchanges(summation, network, study, iterations, kmeans_iterations):
-        value_bytes = None if shape is None else pick(summation.lengths(network, shape, series))
-        key = "planned", summation, value_bytes, decisions
-        one, busy = network.remember(key, partial(_cost, summation, value_bytes, decisions))
-        total += one * times
-        busiest += busy * times
+        value_bytes = 0 if shape is None else pick(summation.lengths(network, shape, series))
+        way = summation, shape is not None, decisions > 0
+        sendings = network.remember(("sendings", *way), partial(_sendings, *way))
+        total += sendings.traffic(value_bytes, decisions) * times
+        busiest += sendings.busiest(value_bytes, decisions) * times
     return total, busiest
 
 
-def _cost(summation: Summation, value_bytes: int | None, n_numbers: int, network: Network) -> tuple[Traffic, int]:
-    parts = summation, network, value_bytes, n_numbers
-    return schedule_traffic(*parts), busiest_bytes(*parts)
+def _before(summation: Summation, study: Study, network: Network) -> Traffic:
+    """What agents send before the first start."""
+    meeting = meeting_traffic(network, study.n_rows, study.hops, summation)
+    return meeting + pooling_traffic(network, study.n_rows)
+
+
+def _sendings(summation: Summation, values: bool, decision: bool, network: Network) -> Sendings:
+    return find_sendings(summation, network, values=values, decision=decision)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.hubs import Position
+from vpem.core.network.costs import find_sendings
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import (
     NO_MEMORY,
@@ -24,7 +23,7 @@ from vpem.core.network.summation import (
     lasting,
     outgoing,
 )
-from vpem.core.network.traffic import FLOAT_BYTES, OVERHEAD_BYTES, Sending, Traffic, make_traffic
+from vpem.core.network.traffic import FLOAT_BYTES, Sending, Traffic, make_traffic
 
 NEGLIGIBLE = 1e-14
 """Size of a mode, per hub, that would change a sum by less than the rounding of its terms."""
@@ -190,58 +189,11 @@ def sum_traffic(summation: Summation, network: Network, shape: Shape, n_decision
     payload = summation.payload(network, shape)
     if not payload.is_fixed:
         raise ValueError(f"the messages of {summation!r} have no fixed length: count them as they are sent")
-    return schedule_traffic(summation, network, payload.n_values * np.dtype(payload.dtype).itemsize, n_decisions)
+    value_bytes = payload.n_values * np.dtype(payload.dtype).itemsize
+    sendings = find_sendings(summation, network, values=True, decision=n_decisions > 0)
+    return sendings.traffic(value_bytes, n_decisions)
 
 
 def flood_traffic(summation: Summation, network: Network, n_decisions: int) -> Traffic:
     """Traffic of a decision that has no sum to ride on."""
-    return schedule_traffic(summation, network, None, n_decisions)
-
-
-def schedule_traffic(summation: Summation, network: Network, value_bytes: int | None, n_decisions: int) -> Traffic:
-    """Traffic of one sum whose messages have so many bytes of values; None: of a decision by itself."""
-    sendings, n_rounds = [], 0
-    for sender in network.positions:
-        for part, first, times in _runs(summation, network, sender, value_bytes, n_decisions):
-            n_rounds = max(n_rounds, first + times)
-            for receiver in part.receivers:
-                n_bytes = _content(part, receiver, value_bytes, n_decisions)
-                sendings.append(Sending(sender, receiver, times, times * n_bytes))
-    return make_traffic(network.agents, sendings, n_rounds)
-
-
-def busiest_bytes(summation: Summation, network: Network, value_bytes: int | None, n_decisions: int) -> int:
-    """Bytes that the busiest agent of each round sends, or gets if that is more, added up over the rounds.
-
-    With one line for each agent, that sends and gets at the same time, this is what bandwidth is paid for.
-    """
-    runs = [list(_runs(summation, network, sender, value_bytes, n_decisions)) for sender in network.positions]
-    starts = np.array(sorted({first for own in runs for _, first, _ in own}), dtype=np.int64)
-    end = max((first + times for own in runs for _, first, times in own), default=0)
-    loads = np.zeros((2, len(runs), len(starts)), dtype=np.int64)
-    for sender, own in enumerate(runs):
-        for part, first, times in own:
-            here = slice(*np.searchsorted(starts, [first, first + times]))
-            for receiver in part.receivers:
-                n_bytes = OVERHEAD_BYTES + _content(part, receiver, value_bytes, n_decisions)
-                loads[0, sender, here] += n_bytes
-                loads[1, receiver, here] += n_bytes
-    return int((loads.max(axis=(0, 1), initial=0) * np.diff(starts, append=end)).sum())
-
-
-def _runs(
-    summation: Summation, network: Network, sender: Position, value_bytes: int | None, n_decisions: int
-) -> Iterator[tuple[Round[Position], int, int]]:
-    """An agent's rounds; how many came before, and how often the same one follows (many are one and the same)."""
-    first = 0
-    schedule = summation.schedule(network, sender, values=value_bytes is not None, decision=n_decisions > 0)
-    for _, group in groupby(schedule, key=id):
-        part, *others = group
-        yield part, first, 1 + len(others)
-        first += 1 + len(others)
-
-
-def _content(part: Round[Position], receiver: Position, value_bytes: int | None, n_decisions: int) -> int:
-    """Bytes of one message beside its header."""
-    has_values = part.values and receiver not in part.spared
-    return FLOAT_BYTES * n_decisions * part.decision + (value_bytes or 0) * has_values
+    return find_sendings(summation, network, values=False, decision=n_decisions > 0).traffic(0, n_decisions)
