@@ -3,12 +3,13 @@
 import json
 import re
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from vpem.cli.app import app
+from vpem.cli.app import app, out
 from vpem.datasets import make_vertical_blobs
 
 NAMES = ["income", "debt", "visits", "spent", "age"]
@@ -19,7 +20,7 @@ DATA = make_vertical_blobs(300, 5, 1, 3, random_state=0).data.round(3)
 def folder(tmp_path, monkeypatch):
     """A whole table, two parties' own tables that share some rows, parties and links."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "220")
+    monkeypatch.setattr(out, "_width", 220)  # a terminal wide enough for whole rows
     write("people.csv", ["person", *NAMES], [[f"p{n}", *DATA[n]] for n in range(300)])
     write("bank.csv", ["person", "income", "debt"], [[n, *DATA[n, :2]] for n in range(200)])
     write("shop.csv", ["person", "visits"], [[n, DATA[n, 2]] for n in range(100, 300)])
@@ -62,6 +63,16 @@ def test_a_shape_on_a_ring():
     assert "cheapest: Differences(Tree())" in said
     assert "default: Consensus()" in said
     assert "x gzip" not in said
+
+
+def test_the_example_of_the_documents():
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "scale-and-cost.md").read_text()
+    [command] = re.findall(r"^vpem (plan --rows .*)$", page, re.M)
+    [shown] = re.findall(r"The second one prints\n\n```text\n(.*?)```", page, re.S)
+    printed = [line.rstrip() for line in run(*command.split()).stdout.splitlines()]
+    for line, expected in zip(printed, shown.splitlines(), strict=True):
+        if "bound to be" not in line:  # the low end is zstandard's, of whatever version
+            assert line == expected
 
 
 def test_a_shape_on_a_star():
