@@ -60,8 +60,8 @@ def test_a_shape_on_a_ring():
         assert name in said
     assert "exact in the end" in said
     assert "sending the table once: 6.4 MB, 532 ms; gzipped: not known without the table" in said
-    assert "cheapest: Differences(Tree())" in said
-    assert "default: Consensus()" in said
+    assert "cheapest: Differences(Tree()), --sum differences; quickest:" in said
+    assert "default: Tree()" in said
     assert "x gzip" not in said
 
 
@@ -95,7 +95,7 @@ def test_what_programs_get():
     assert found["iterations"] == [10, 20]
     assert found["kmeans_iterations"] == [5, 60]
     assert (found["bandwidth"], found["latency"]) == (12.5e6, 0.02)
-    assert (found["default"], found["cheapest"]) == ("Consensus()", "Differences(Tree())")
+    assert (found["default"], found["cheapest"]) == ("Tree()", "Differences(Tree())")
     assert found["spectrum"]["rounds"] > 10
     for choice in found["choices"].values():
         assert choice["bounds"][0] <= choice["bytes"][0] <= choice["bytes"][1] <= choice["bounds"][1]
@@ -139,6 +139,7 @@ def test_every_column_is_a_party_and_some_are_left_out():
         ["--graph", "ring", "--rounds", 4],
         ["--graph", "links.txt", "--hops", 1],
         ["--graph", "ring", "--batch-size", 70],
+        ["--graph", "links.txt", "--hops", 1, "--rounds", 4],
     ],
     ids=str,
 )
@@ -151,6 +152,24 @@ def test_a_fit_with_the_same_options_sends_so_much(options):
     choice = found["choices"][chosen]
     assert choice["bytes"] == [sent["bytes"]] * 2 == choice["bounds"]
     assert choice["messages"] == [sent["messages"]] * 2
+
+
+def test_a_fit_by_differences_stays_within_the_bounds():
+    same = ["people.csv", "--parties", "parties.toml", "-k", 2, "--init", "random", "--starts", 1, "--graph", "ring"]
+    run("fit", *same, "--sum", "differences", "--tol", 0, "--max-iter", 6, "-o", "m")
+    sent = json.loads(run("show", "m", "--json").stdout)
+    choice = planned(*same, "--iterations", 6)["choices"]["Differences(Tree())"]
+    assert choice["bounds"][0] < sent["bytes"] < choice["bounds"][1]
+    assert choice["messages"] == [sent["messages"]] * 2
+
+
+def test_how_a_fit_is_told():
+    for options, expected in {
+        ("--graph", "star", "--rows", 100): "cheapest: Differences(Star()), --sum differences",
+        ("--graph", "complete", "--rows", 100): "quickest: Consensus(), --sum consensus;",
+        ("--graph", "complete", "--rows", 100, "--rounds", 2): "quickest: Consensus(), --sum consensus;",
+    }.items():
+        assert expected in told("plan", "--parties", 3, "-k", 3, *options)
 
 
 SHAPE = ["--rows", 100, "--parties", 4, "-k", 2]

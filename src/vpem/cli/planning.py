@@ -11,6 +11,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+import vpem
 from vpem.cli.app import (
     BatchSize,
     Decimal,
@@ -45,6 +46,13 @@ if TYPE_CHECKING:
 Shape = tuple[dict[str, list[int]], int, Any]
 """Parties and the numbers of their columns; rows; their values, or None if there are no tables."""
 
+PartiesOrNumber = Annotated[
+    str | None, typer.Option(help="Number of parties, or a TOML file with a table [parties].")
+]
+Columns = Annotated[
+    str | None, typer.Option(help="Columns of every party, as 3, or of each, as 3,1,2.", show_default="1")
+]
+
 
 @app.command()
 @plainly
@@ -52,12 +60,8 @@ def plan(
     components: Annotated[int, typer.Option("--components", "-k", min=1, help="Number of components.")],
     tables: Annotated[list[Path], typer.Argument(help="The tables of `vpem fit`; or none, and --rows.")] = [],  # noqa: B006 (typer's way to say: none)
     rows: Annotated[int | None, typer.Option(min=1, help="Number of rows, if there are no tables.")] = None,
-    parties: Annotated[
-        str | None, typer.Option(help="Number of parties, or a TOML file with a table [parties].")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Columns of every party, as 3, or of each, as 3,1,2.", show_default="1")
-    ] = None,
+    parties: PartiesOrNumber = None,
+    columns: Columns = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (likewise)
     header: Header = None,
@@ -193,7 +197,10 @@ def _tell(found: Plan, spans: dict[str, tuple[int, int]]) -> None:
             bounds = _span(one.bytes, as_bytes)
             say(f"{one.name}: as long as messages were on real tables; the bytes are bound to be {bounds}")
     cheapest, quickest = found.cheapest, found.quickest
-    say(f"cheapest: {cheapest.name}; quickest: {quickest.name}; default: {found.default}")
+    say(
+        f"cheapest: {cheapest.name}, {_option(cheapest)}; quickest: {quickest.name}, {_option(quickest)}; "
+        f"default: {found.default}"
+    )
 
 
 def _tell_network(found: Plan) -> None:
@@ -226,6 +233,14 @@ def _cells(found: Plan, one: Estimate) -> dict[str, str]:
         "memory": "not told" if one.memory is None else as_bytes(one.memory),
         "sums": _error(one),
     }
+
+
+def _option(one: Estimate) -> str:
+    """How `vpem fit` is told to add so."""
+    if isinstance(one.summation, vpem.Consensus):
+        rounds = one.summation.rounds
+        return "--sum consensus" + ("" if rounds is None else f" --rounds {rounds}")
+    return "--sum differences" if one.is_lossy else "--sum exact"
 
 
 def _error(one: Estimate) -> str:
