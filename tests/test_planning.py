@@ -69,6 +69,9 @@ FIXED = [
     (Star(), "star", {"init_params": "random_from_data", "batch_size": 400}),
     (Star(), "star", {"n_components": 1}),
     (Star(), "star", {"n_components": 5}),
+    (Star(), "star", {"init_params": "labels", "n_init": 2}),
+    (Tree(), "path", {"init_params": "labels", "hops": 1}),
+    (Consensus(2), GEOMETRIC, {"init_params": "labels"}),
     (Tree(), "ring", {}),
     (Tree(), "path", {"hops": 1, "init_params": "k-means++"}),
     (Tree(), GEOMETRIC, {"init_params": "random", "n_init": 2}),
@@ -93,6 +96,13 @@ def test_fixed_lengths_are_planned_to_the_byte(summation, graph, options, lloyd)
         model.traffic_.messages,
         model.traffic_.rounds,
     )
+
+
+def test_labels_of_columns_of_few_values_are_shorter():
+    model = fitted(Tree(), "path", data=DATA.round().clip(-1, 1), init_params="labels")
+    parts = Tree(), model._network, study_of(model), 4, 0
+    low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
+    assert low.bytes < model.traffic_.bytes < high.bytes
 
 
 def test_agents_send_what_is_planned():

@@ -10,15 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.decisions.initial import n_candidates
+from vpem.core.decisions.labels import Labels, find_way
 from vpem.core.network.costs import Sendings, find_sendings
+from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import ITERATE, Lengths, Shape, Summation
 from vpem.core.network.traffic import Traffic
 from vpem.core.settings import STARTS, n_decisions
+
+Pick = Callable[[Lengths], int]
+"""Which of the lengths that messages may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +36,7 @@ class Study:
     ----------
     n_rows : int
     n_components : int
-    init_params : {"kmeans", "k-means++", "random", "random_from_data"}, default="kmeans"
+    init_params : {"kmeans", "k-means++", "labels", "random", "random_from_data"}, default="kmeans"
     n_init : int, default=1
     batch_size : int, optional
     hops : int, default=0
@@ -66,7 +73,7 @@ class Exchange(NamedTuple):
 
 
 def start_exchanges(summation: Summation, network: Network, study: Study, kmeans_iterations: int) -> list[Exchange]:
-    """Exchanges of one start, before EM; see `vpem.simulation.starts`."""
+    """Exchanges of one start, before EM; see `vpem.simulation.starts`, and `labels_traffic` for labels."""
     n_rows, n_components = study.n_rows, study.n_components
     if study.init_params not in ("kmeans", "k-means++"):
         return []
@@ -83,6 +90,22 @@ def start_exchanges(summation: Summation, network: Network, study: Study, kmeans
     if not summation.is_common and len(network.hubs) > 1:
         found.append(Exchange(None, n_components))
     return found
+
+
+def labels_traffic(network: Network, study: Study, pick: Pick) -> tuple[Traffic, int]:
+    """Traffic and busiest lines of one start from labels: packets go up, labels come down.
+
+    Hubs have as many local clusters as they may have, unless their rows cannot be told apart.
+    """
+    n_rows, way = study.n_rows, network.remember(Labels, find_way)
+    most = packet_bytes(n_rows)
+    packet = pick(Lengths(packet_bytes(n_rows, 1), (most, most), most))
+    outcome = packed_bytes(n_rows, study.n_components + 1)
+    sendings = find_sendings(Labels(study.n_components, 0), network, values=True, decision=False)
+    n_packets = np.array([len(way.brings[position]) for position in network.positions], dtype=np.int64)
+    is_up = sendings.table[:, 2] < way.n_up
+    sizes = np.where(is_up, packet * n_packets[sendings.table[:, 0]], outcome)
+    return sendings.traffic(sizes, 0), sendings.busiest(sizes, 0)
 
 
 def pass_exchanges(summation: Summation, study: Study) -> list[Exchange]:
@@ -113,9 +136,6 @@ def fit_exchanges(
         counts[alone] = counts.get(alone, 0) + part.times * study.n_init
     return [part._replace(times=times) for part, times in counts.items()]
 
-
-Pick = Callable[[Lengths], int]
-"""Which of the lengths that messages may have."""
 
 LENGTHS: dict[str, Pick] = {
     "fewest": lambda lengths: lengths.fewest,
@@ -157,6 +177,9 @@ def planned_traffic(
         sendings = network.remember(("sendings", *way), partial(_sendings, *way))
         total += sendings.traffic(value_bytes, decisions) * times
         busiest += sendings.busiest(value_bytes, decisions) * times
+    if study.init_params == "labels":
+        labels, busy = labels_traffic(network, study, pick)
+        total, busiest = total + labels * study.n_init, busiest + busy * study.n_init
     return total, busiest
 
 

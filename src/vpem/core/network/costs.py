@@ -24,12 +24,12 @@ class Sendings:
     """(n, 6): sender, receiver, first round, number of rounds, whether it has values, whether it has a decision."""
     rounds: int
 
-    def sizes(self, value_bytes: int, n_decisions: int) -> Integers:
-        """Bytes of each message's contents; (n,)."""
+    def sizes(self, value_bytes: int | Integers, n_decisions: int) -> Integers:
+        """Bytes of each message's contents, (n,), from those of its values: of all the same, or (n,)."""
         found: Integers = value_bytes * self.table[:, 4] + FLOAT_BYTES * n_decisions * self.table[:, 5]
         return found
 
-    def traffic(self, value_bytes: int, n_decisions: int) -> Traffic:
+    def traffic(self, value_bytes: int | Integers, n_decisions: int) -> Traffic:
         """What all of it takes, if messages with values have so many bytes of them."""
         times, total = self.table[:, 3], make_traffic(self.network.agents, rounds=self.rounds)
         sizes = times * (OVERHEAD_BYTES + self.sizes(value_bytes, n_decisions))
@@ -38,7 +38,7 @@ class Sendings:
             np.add.at(total.table[:, 2 * side + 1], self.table[:, side], sizes)
         return total
 
-    def busiest(self, value_bytes: int, n_decisions: int) -> int:
+    def busiest(self, value_bytes: int | Integers, n_decisions: int) -> int:
         """Bytes that the busiest agent of each round sends, or gets if that is more, added up over the rounds.
 
         With one line for each agent, that sends and gets at the same time, this is what bandwidth is paid for.
