@@ -193,7 +193,8 @@ def _tell(found: Plan, spans: dict[str, tuple[int, int]]) -> None:
     seconds = as_time(table.bytes / found.line.bandwidth + found.line.latency)
     say(f"sending the table once: {as_bytes(table.bytes)}, {seconds}; gzipped: {packed}")
     for one in found.estimates:
-        if one.bytes.low < 0.9 * one.usual_bytes.low or one.bytes.high > 1.1 * one.usual_bytes.high:
+        is_near = one.bytes.low > 0.9 * one.usual_bytes.low and one.bytes.high < 1.1 * one.usual_bytes.high
+        if not one.has_fixed_length and (one.is_lossy or not is_near):
             bounds = _span(one.bytes, as_bytes)
             say(f"{one.name}: as long as messages were on real tables; the bytes are bound to be {bounds}")
     cheapest, quickest = found.cheapest, found.quickest
