@@ -98,22 +98,21 @@ def add_decoded(codes, scale, memory, out):  # type: ignore[no-untyped-def]
 
 
 @compiled(PRECISE)
-def move_total(codes, scale, total, out):  # type: ignore[no-untyped-def]
-    """`add_decoded` of (n_rows, n_ratios); returns the mean size of changes in rows that are not decided."""
-    n_rows, n_ratios = total.shape
+def mean_change(before, after):  # type: ignore[no-untyped-def]
+    """Mean size of the changes of log-ratios, (n_rows, n_ratios) each, in rows that are not decided."""
+    n_rows, n_ratios = after.shape
     size, count = 0.0, 0
-    add_decoded(codes, scale, total.ravel(), out.ravel())
     for m in range(n_rows):
         best, second = 0.0, -np.inf
         for j in range(n_ratios):
-            if out[m, j] > best:
-                best, second = out[m, j], best
-            elif out[m, j] > second:
-                second = out[m, j]
+            if after[m, j] > best:
+                best, second = after[m, j], best
+            elif after[m, j] > second:
+                second = after[m, j]
         if best - second < DECIDED:
             for j in range(n_ratios):
-                if best - out[m, j] < DECIDED:
-                    size += abs(out[m, j] - total[m, j])
+                if best - after[m, j] < DECIDED:
+                    size += abs(after[m, j] - before[m, j])
                     count += 1
     return size / count if count else 0.0
 
