@@ -53,6 +53,7 @@ def coded(changes):
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(-20, 9))
 def test_a_code_keeps_the_size_to_an_eighth(values, power):
     changes = np.array(values) * 2.0**power
+    changes[np.abs(changes) < 1e-300] = 0.0  # the smallest floats have fewer bits
     largest = np.abs(changes).max()
     found, codes = coded(changes)
     near = np.abs(changes) >= largest * 2.0**-29

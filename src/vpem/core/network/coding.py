@@ -25,6 +25,8 @@ LEVEL = 1
 """Of zstandard: the fastest; higher ones take much more time for few bytes less."""
 SHIFT, ROUNDING, BIAS = 50, 1 << 49, 1022
 """Where the exponent of a float ends, and two bits after it; what rounds them; what is added to an exponent."""
+UNSIGNED = (1 << 63) - 1
+"""All bits of a float but its sign."""
 PLACES = 31
 """Exponents of one message."""
 SCALE = np.dtype("<i2")
@@ -67,9 +69,9 @@ def find_changes(terms, below, sent, thresholds, reference, share, changes):  # 
             if has_term:
                 value += terms[m, j + (j >= reference)] - terms[m, reference]
             value = min(max(value, -LARGEST), LARGEST) - sent[m, j]
-            change[0] = abs(value)
-            code = (bits[0] + ROUNDING) >> SHIFT
-            if change[0] < share * thresholds[m, j]:
+            change[0] = value
+            code = ((bits[0] & UNSIGNED) + ROUNDING) >> SHIFT
+            if abs(value) < share * thresholds[m, j]:
                 code = 0
             largest = max(largest, code)
             changes[m, j] = -code if value < 0.0 else code
