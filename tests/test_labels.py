@@ -180,6 +180,7 @@ def ones(values):
         (nx.path_graph(5), unknown_hub, 4, r"peer 4: expected the local labels of hubs \[4\], got \[77\]"),
         (nx.path_graph(5), not_finite, 1, "peer 1: expected distances"),
     ],
+    ids=["short", "hub", "not finite", "labels", "few labels", "hub, path", "not finite, path"],
 )
 def test_wrong_labels_are_blamed_on_their_sender(graph, change, sender, problem):
     with pytest.raises(RemoteProtocolError, match=problem):
