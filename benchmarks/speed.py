@@ -29,7 +29,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.mixture import GaussianMixture
 
 import vpem
-from vpem import Consensus, VerticalGaussianMixture, VerticalKMeans
+from vpem import Consensus, Differences, Tree, VerticalGaussianMixture, VerticalKMeans
 
 N_COMPONENTS, N_COLUMNS, ROUNDS = 3, 100, 100
 RADII = {"dense": 0.38, "sparse": 0.19}
@@ -205,6 +205,15 @@ def main(quick: bool) -> None:
         print(row(what, "scikit-learn, full", decentralized, full, 1), flush=True)
         literal = seconds_of_literal_rounds(graph, n_rows)
         print(row(what, f"{ROUNDS} literal rounds", decentralized, literal, 25), flush=True)
+    ways = [
+        (ours(X, graph=graphs["sparse"], summation=way), 1, 7)
+        for way in (Consensus(ROUNDS), Tree(), Differences(Tree()))
+    ]
+    averages, tree, differences = seconds_per_iteration(repeats, *ways)
+    print(row("sparse network, Tree()", f"{ROUNDS} rounds of ours", tree, averages, 1), flush=True)
+    print(
+        row("sparse network, Differences(Tree())", f"{ROUNDS} rounds of ours", differences, averages, 1), flush=True
+    )
     print(
         "\n| whole fit, start included | ours | against | theirs | ratio | goal |\n|---|---|---|---|---|---|",
         flush=True,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.blocks.kernels import rows_first
 from vpem.core.blocks.sweep import Pass, Sums
 from vpem.core.blocks.tiles import Distances, Tile
 from vpem.core.network.summation import Shape
@@ -118,7 +119,7 @@ def _contribute(problem: Problem, halves: Pass, within: slice, found: Array) -> 
     def work(rows: slice) -> None:
         for tile in halves.tiles(problem.read(rows), rows.start):
             here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
-            found[:, here] = halves.contribute(tile).transpose(0, 2, 1)
+            rows_first(halves.contribute(tile), found[:, here])
 
     chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
     with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:

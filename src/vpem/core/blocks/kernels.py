@@ -64,6 +64,16 @@ def add_columns(XT, columns, means, scales, normalizers, targets, out):  # type:
                 out[target, k, m] += value if x == x else 0.0
 
 
+@compiled(PRECISE)
+def rows_first(terms, out):  # type: ignore[no-untyped-def]
+    """Terms (n_blocks, n_components, n_rows) as out (n_blocks, n_rows, n_components)."""
+    n_blocks, n_components, n_rows = terms.shape
+    for b in range(n_blocks):
+        for m in range(n_rows):
+            for k in range(n_components):
+                out[b, m, k] = terms[b, k, m]
+
+
 @compiled(REORDER)
 def total_of(values):  # type: ignore[no-untyped-def]
     """Sum of values."""

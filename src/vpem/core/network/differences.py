@@ -64,10 +64,11 @@ class Parts(NamedTuple):
     present: NDArray[np.uint8]
     """Bits of the rows that there are, in the first message; empty in others."""
 
-    def add_to(self, memory: Array) -> None:
-        """Move a memory, (n_rows * n_ratios,), by what the codes stand for."""
+    def added_to(self, memory: Array) -> Array:
+        """A memory, (n_rows, n_ratios), moved by what the codes stand for."""
         for codes, scale in zip(self.codes, self.scales, strict=True):
-            add_decoded(codes, scale, memory, memory)
+            memory = _moved(memory, codes, scale)
+        return memory
 
 
 @dataclass(frozen=True)
@@ -197,9 +198,9 @@ class Differences(Summation):
             ((sender, message),) = received.items()
             return _down(place, sender, state, message)
         found = [_read(place, sender, state, message) for sender, message in received.items()]
-        below = state["below"].copy()
+        below = state["below"]
         for parts in found:
-            parts.add_to(below.ravel())
+            below = parts.added_to(below)
         bits = state["bits"]
         for parts in found:
             bits = bits | parts.present
@@ -227,13 +228,13 @@ class Differences(Summation):
         sent = before if is_top else state["sent"]
         (reference,) = state["reference"]
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
-        moved, scales = sent.copy(), []
-        codes, changes = np.empty((_n_layers(state), sent.size), dtype=np.uint8), np.empty(sent.shape, dtype=np.int16)
+        codes, scales = np.empty((_n_layers(state), sent.size), dtype=np.uint8), []
+        moved, changes = sent, np.empty(sent.shape, dtype=np.int16)
         for layer in codes:
-            args = state["terms"], state["below"], moved, state["thresholds"], reference, share, changes
-            scales.append(exponent_of(find_changes(*args)))
+            left = state["terms"], state["below"], moved, state["thresholds"], reference, share, changes
+            scales.append(exponent_of(find_changes(*left)))
             encode(changes.ravel(), scales[-1], layer)
-            add_decoded(layer, scales[-1], moved.ravel(), moved.ravel())
+            moved = _moved(moved, layer, scales[-1])
         out = _write(Parts(state["scalars"], tuple(scales), codes, state["bits"]))
         return _down(place, place.position, state, out) if is_top else {**state, "sent": moved, "out": out}
 
@@ -260,8 +261,7 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = _read(place, sender, state, message)
-        total = state["total"].copy()
-        parts.add_to(total.ravel())
+        total = parts.added_to(state["total"])
         return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
 
     total, pace, scalars, bits = _once("total", [state["total"], message], move)
@@ -275,6 +275,12 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
         "present": present,
         "out": message,
     }
+
+
+def _moved(memory: Array, codes: NDArray[np.uint8], scale: int) -> Array:
+    moved = np.empty_like(memory)
+    add_decoded(codes, scale, memory.ravel(), moved.ravel())
+    return moved
 
 
 def _values(shape: Shape, state: Memory) -> Array:
