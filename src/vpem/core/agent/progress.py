@@ -162,6 +162,8 @@ class Exchange(NamedTuple):
     shape: Shape = Shape(0, 0)
     """Of what is added, the same for all agents."""
     series: str = ""
+    stage: int = 0
+    """Of the sum; see `vpem.core.network.summation.Summation.stage`."""
     state: Memory = NO_MEMORY
     """What the summation has so far."""
     decision: Array | None = None
