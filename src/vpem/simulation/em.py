@@ -22,6 +22,7 @@ from vpem.core.network.summation import Shape
 from vpem.core.network.traffic import Traffic
 from vpem.core.settings import Settings
 from vpem.simulation.channel import Channel
+from vpem.simulation.guarding import Guard
 from vpem.simulation.jumps import Jumper
 from vpem.simulation.model import Mixture, Problem
 from vpem.simulation.repair import Repairer
@@ -158,6 +159,7 @@ def em(
     batches = batch_slices(n_samples, batch_size or n_samples)
     channel.begin(start.weights)
     repairer = Repairer(problem, channel)
+    guard = Guard(channel)
     jumper = None if settings.accelerate is None else Jumper(channel)
     history = [] if before is None else [before]
     n_before = len(history)
@@ -166,6 +168,7 @@ def em(
     sound = False
     while len(history) - n_before < settings.max_iter and not converged:
         iteration, before_pass = len(history) - n_before + 1, mixture
+        guard.keep(mixture)
         now = begin_pass(kept, settings.density, channel.n_views, fresh=not sound, lossy=lossy)
         mixture, now, collapsed = _one_pass(problem, channel, mixture, settings, batches, now, batched)
         assert now.earlier is not None, "a table has rows"
@@ -185,6 +188,12 @@ def em(
             mixture = jumper.visit(before_pass, mixture, decision, is_due, iteration < settings.max_iter)
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
+        if not is_due:
+            guard.forget()
+        elif sound and not converged and iteration < settings.max_iter and guard.must_retreat(history[n_before:]):
+            first = begin_pass(kept, settings.density, lossy=lossy)
+            _last_sums(problem, channel, mixture, settings, batches[:1], first, batched)  # on which all hear of it
+            mixture, sound = guard.retreat(), False
     _last_sums(problem, channel, mixture, settings, batches, begin_pass(kept, settings.density, lossy=lossy), batched)
     return MixtureFit(mixture, tuple(history[n_before:]), converged, repairer.all_repairs(), channel.traffic)
 

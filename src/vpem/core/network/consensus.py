@@ -18,6 +18,7 @@ from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import (
     ITERATE,
+    MOST_RETREATS,
     NO_MEMORY,
     Array,
     Memory,
@@ -33,9 +34,6 @@ NEGLIGIBLE_ERROR = 1e-6
 
 AUTO: Literal["auto"] = "auto"
 
-MOST_RETREATS = 4
-"""How often sums that go on from the last ones get half as many rounds again."""
-
 SMALLEST_CONTRACTION = 1e-9
 """Below it, one round averages to rounding, as on a complete graph."""
 
@@ -50,9 +48,9 @@ class Consensus(Summation):
 
     With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), and a sum of EM's iterations goes on
     from the last one: each agent begins with its last result, plus the change of its own term. That keeps the sum,
-    and what is left of all earlier differences shrinks by `1 / (2 N)` or more in every sum. As EM settles, sums become
-    exact. The first sum of a fit, k-means and predictions have nothing to go on from, and take more rounds. If the
-    likelihood per row falls by more than 0.01 all the same, all agents go back two iterations, forget what they
+    and what is left of all earlier differences shrinks by `1 / (2 N)` or more in every sum. As EM settles, sums
+    become exact. The first sum of a fit, k-means and predictions have nothing to go on from, and take more rounds. If
+    the likelihood per row falls by more than 0.01 all the same, all agents go back two iterations, forget what they
     carry, and take half as many rounds again from then on.
 
     Parameters
@@ -175,7 +173,7 @@ class Consensus(Summation):
         """0: a whole sum; then, sums that go on from the last one, with more rounds after each retreat."""
         if not series.startswith(ITERATE) or len(carry.get("lead", ())) != shape.n_values:
             return 0
-        return 1 + min(int(carry["retreats"][0]), MOST_RETREATS)
+        return 1 + int(carry["retreats"][0])
 
     def retreat(self, carry: Memory) -> Memory:
         """Only how often this has happened."""

@@ -96,6 +96,9 @@ class Place:
     """What this agent kept to itself then."""
 
 
+MOST_RETREATS = 4
+"""How often all agents go back in one run at most; see `Summation.retreat`."""
+
 MOST_GREETING = 1024
 """Bytes of what a summation tells all others in the meeting."""
 
