@@ -34,6 +34,13 @@ NEGLIGIBLE_ERROR = 1e-6
 
 AUTO: Literal["auto"] = "auto"
 
+ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
+"""Where rounds have momentum: the same, times the number of agents, of a sum that no other follows, as in
+predictions; of the first one of a series; and of those that go on from it."""
+
+TRACKED = 2
+"""Stage of the sums that go on from others; before it are those that stand alone, and the first of a series."""
+
 SMALLEST_CONTRACTION = 1e-9
 """Below it, one round averages to rounding, as on a complete graph."""
 
@@ -84,8 +91,8 @@ class Consensus(Summation):
 
     @property
     def n_stages(self) -> int:
-        """Whole sums, and those that go on from the last one, at first and after each retreat."""
-        return 2 + MOST_RETREATS if self.rounds == AUTO else 1
+        """See `stage`."""
+        return 1 + TRACKED + MOST_RETREATS if self.rounds == AUTO else 1
 
     @property
     def is_guarded(self) -> bool:
@@ -115,10 +122,9 @@ class Consensus(Summation):
             return max(network.diameter, self.rounds_needed(network, NEGLIGIBLE_ERROR))
         if rounds != AUTO:
             return int(rounds)
-        if stage == 0:
-            return max(network.diameter, self.rounds_needed(network, min(NEGLIGIBLE_ERROR, 1e-4 / n_agents)))
-        at_first = max(network.diameter, self.rounds_needed(network, 0.5 / n_agents))
-        return math.ceil(at_first * 1.5 ** (stage - 1))
+        factor = (ALONE, min(FIRST, NEGLIGIBLE_ERROR * n_agents), NEXT)[min(stage, TRACKED)] / n_agents
+        needed = max(network.diameter, self.rounds_needed(network, factor))
+        return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
     def error_factor(self, network: Network) -> float:
         """`rho ** rounds`; see `Summation`. Of sums that go on from others, what it is at first."""
@@ -170,10 +176,12 @@ class Consensus(Summation):
         return momenta[number]
 
     def stage(self, shape: Shape, series: str, carry: Memory) -> int:
-        """0: a whole sum; then, sums that go on from the last one, with more rounds after each retreat."""
-        if not series.startswith(ITERATE) or len(carry.get("lead", ())) != shape.n_values:
+        """A sum by itself, the first of a series, or one that goes on from the last, again after each retreat."""
+        if self.rounds != AUTO or not series:
             return 0
-        return 1 + int(carry["retreats"][0])
+        if not series.startswith(ITERATE) or len(carry.get("lead", ())) != shape.n_values:
+            return 1
+        return TRACKED + int(carry["retreats"][0])
 
     def retreat(self, carry: Memory) -> Memory:
         """Only how often this has happened."""
@@ -220,7 +228,7 @@ class Consensus(Summation):
         """The hub's term, so that the average over its members and all others is the sum over hubs."""
         state: Memory = {}
         if self._is_tracked(place):
-            is_next = self.stage(place.shape, place.series, carry) > 0
+            is_next = self.stage(place.shape, place.series, carry) >= TRACKED
             lead = carry["lead"] if is_next else np.zeros(place.shape.n_values)
             state = {"lead": lead, "retreats": _retreats(carry)}
         if term is None:
