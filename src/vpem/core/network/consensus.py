@@ -119,23 +119,24 @@ class Consensus(Summation):
         """Rounds of averaging in one sum: as given, or as many as the graph needs."""
         rounds, n_agents = self.rounds, len(network.parties)
         if rounds is None:
-            return max(network.diameter, self.rounds_needed(network, NEGLIGIBLE_ERROR))
+            return max(network.diameter, self._rounds_needed(network, NEGLIGIBLE_ERROR))
         if rounds != AUTO:
             return int(rounds)
         factor = (ALONE, min(FIRST, NEGLIGIBLE_ERROR * n_agents), NEXT)[min(stage, TRACKED)] / n_agents
-        needed = max(network.diameter, self.rounds_needed(network, factor))
+        needed = max(network.diameter, self._averaging(network).rounds_needed(factor))
         return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
     def error_factor(self, network: Network) -> float:
-        """`rho ** rounds`; see `Summation`. Of sums that go on from others, what it is at first."""
+        """`rho ** rounds`; see `Summation`. Where sums go on from others, what is left shrinks with every sum."""
         if self.rounds == AUTO:
-            return self._averaging(network).error_factor(self.n_rounds(network))
+            return 0.0
         return self._contraction(network) ** self.n_rounds(network)
 
-    def rounds_needed(self, network: Network, tolerance: float) -> int:
-        """Rounds after which the error factor is at most `tolerance`."""
-        if self.rounds == AUTO:
-            return self._averaging(network).rounds_needed(tolerance)
+    def rounds_needed(self, network: Network, tolerance: float) -> int | None:
+        """Rounds after which the error factor is at most `tolerance`; None where they are found anyway."""
+        return None if self.rounds == AUTO else self._rounds_needed(network, tolerance)
+
+    def _rounds_needed(self, network: Network, tolerance: float) -> int:
         rho = self._contraction(network)
         if rho <= tolerance:
             return 1
