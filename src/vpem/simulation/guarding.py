@@ -22,19 +22,28 @@ class Guard:
         self.earlier: list[Mixture] = []
         self.n_retreats = 0
 
-    def keep(self, mixture: Mixture) -> None:
+    def keep(self, mixture: Mixture) -> Mixture:
         """Parameters before an iteration."""
         if self.is_on:
             self.earlier = [*self.earlier, mixture][-ITERATIONS_BACK:]
+        return mixture
 
-    def forget(self) -> None:
-        """A component was restarted: there is no way back."""
-        self.earlier = []
+    def must_retreat(self, history: Sequence[Array], has_way_back: bool, goes_on: bool) -> bool:
+        """Whether the last iteration has ended lower than the one before.
 
-    def must_retreat(self, history: Sequence[Array]) -> bool:
-        """Whether the last iteration has ended lower than the one before."""
+        Parameters
+        ----------
+        history : sequence of arrays of shape (n_views,)
+            Bounds of all iterations.
+        has_way_back : bool
+            Whether no component was restarted.
+        goes_on : bool
+            Whether another iteration follows.
+        """
+        if not has_way_back:
+            self.earlier = []
         bounds = [float(bounds.min()) for bounds in history[-2:]]
-        return self.is_on and must_retreat(bounds, len(self.earlier), self.n_retreats)
+        return self.is_on and goes_on and must_retreat(bounds, len(self.earlier), self.n_retreats)
 
     def retreat(self) -> Mixture:
         """Go back; returns where to."""
