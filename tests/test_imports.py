@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "simulation": {"core"},
     "transports": {"core"},
     "agents": {"core", "transports"},
+    "planning": {"core", "verdict"},
     "privacy": {"core"},
     "meaning": {"core", "verdict", "words"},
     "words": set(),

@@ -155,7 +155,7 @@ def test_the_m_step_is_a_maximum(X):
 
 @pytest.mark.parametrize("batch_size", [None, 60])
 @pytest.mark.parametrize("graph", ["star", "ring"])
-@pytest.mark.parametrize("init_params", ["kmeans", "random", "random_from_data"])
+@pytest.mark.parametrize("init_params", ["kmeans", "labels", "random", "random_from_data"])
 def test_both_engines_fit_the_same(X, graph, batch_size, init_params):
     arguments = {"graph": graph, "batch_size": batch_size, "init_params": init_params, "n_init": 2, "max_iter": 5}
     arguments |= {"summation": None if graph == "star" else Consensus(6), "tol": 1e9 if batch_size else 1e-3}

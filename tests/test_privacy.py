@@ -42,7 +42,7 @@ def parties_found(content, X, network):
     }
 
 
-@pytest.mark.parametrize("init_params", ["kmeans", "random", "random_from_data"])
+@pytest.mark.parametrize("init_params", ["kmeans", "labels", "random", "random_from_data"])
 @pytest.mark.parametrize("graph", ["star", nx.cycle_graph(5)])
 def test_without_hops_no_column_leaves_its_party(graph, init_params):
     X = table(gaps=False)

@@ -67,7 +67,19 @@ _HOMES = {
     "FitWarning": "vpem.verdict",
     "FitConvergenceWarning": "vpem.verdict",
 }
-_MODULES = ("agents", "datasets", "estimators", "extend", "figures", "metrics", "models", "report", "study", "tables")
+_MODULES = (
+    "agents",
+    "datasets",
+    "estimators",
+    "extend",
+    "figures",
+    "metrics",
+    "models",
+    "planning",
+    "report",
+    "study",
+    "tables",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.weights import LOWEST
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import (
+    Lengths,
     Memory,
     Payload,
     Place,
@@ -31,6 +32,7 @@ __all__ = [
     "DENSITIES",
     "Density",
     "LOWEST",
+    "Lengths",
     "Memory",
     "Network",
     "Payload",

@@ -33,3 +33,19 @@ def as_bytes(number: float) -> str:
             return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:,.1f} TB"
+
+
+def as_time(seconds: float) -> str:
+    """As "12 ms", "3.4 s", "5.6 min".
+
+    Examples
+    --------
+    >>> [as_time(seconds) for seconds in (0, 0.0123, 3.4, 336, 7200, 200_000)]
+    ['0 ms', '12 ms', '3.4 s', '5.6 min', '2.0 h', '2.3 days']
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    for unit, size, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < most:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 86_400:,.1f} days"

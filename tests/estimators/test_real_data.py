@@ -27,7 +27,7 @@ def fitted(X, **arguments):
     return VerticalGaussianMixture(**{**settings, **arguments}).fit(X)
 
 
-@pytest.mark.parametrize("init", ["kmeans", "k-means++", "random", "random_from_data"])
+@pytest.mark.parametrize("init", ["kmeans", "k-means++", "labels", "random", "random_from_data"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_every_start_and_type_takes_gaps(X, init, covariance_type):
     model = fitted(X, init_params=init, covariance_type=covariance_type, reg_covar=0.0, n_init=3)

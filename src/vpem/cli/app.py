@@ -164,5 +164,5 @@ Standardize = Annotated[
 ]
 Title = Annotated[str | None, typer.Option(help="Title of the report; the tables' names if not given.")]
 Strict = Annotated[bool, typer.Option("--strict", help="End with code 3 if the verdict on the fit is red.")]
-Init = Annotated[str, typer.Option(help="How to start: kmeans, k-means++, random, random_from_data.")]
+Init = Annotated[str, typer.Option(help="How to start: kmeans, k-means++, labels, random, random_from_data.")]
 BatchSize = Annotated[int | None, typer.Option(help="Rows in a batch (incremental EM); all, if not given.")]

@@ -8,10 +8,16 @@ from numbers import Real
 from typing import Any
 
 from vpem.core.blocks.density import Density
+from vpem.core.network.packets import MOST_LABELS
 from vpem.core.network.summation import Summation
 
 ACCELERATIONS = ("squarem",)
-STARTS = ("kmeans", "k-means++", "random", "random_from_data")
+STARTS = ("kmeans", "k-means++", "labels", "random", "random_from_data")
+
+
+def n_decisions(n_components: int) -> int:
+    """Numbers that ride on each sum of EM: whether all would stop, the smallest bound, who found what broken."""
+    return 2 + n_components
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +34,8 @@ class Settings:
 
     @property
     def n_decisions(self) -> int:
-        """Numbers that ride on each sum: whether all would stop, the smallest bound, who found what broken."""
-        return 2 + self.n_components
+        """Numbers that ride on each sum."""
+        return n_decisions(self.n_components)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +66,11 @@ class Agreement:
                 "expected accelerate with sums that are the same for all parties, and without batch_size, got "
                 f"{self.summation!r} and batch_size={self.batch_size}; try Tree() or Differences(Tree()), or "
                 "accelerate=None"
+            )
+        if self.init_params == "labels" and self.settings.n_components > MOST_LABELS:
+            raise ValueError(
+                f"expected at most {MOST_LABELS} components with init_params='labels', got "
+                f"{self.settings.n_components}; try 'kmeans'"
             )
         if self.audience is not None and not self.summation.has_server:
             raise ValueError("expected no audience without a server: in consensus every agent sees the sum")

@@ -15,10 +15,9 @@ from sklearn.utils.validation import validate_data
 
 from vpem.core.blocks.kernels import count_larger
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.default import default_summation
 from vpem.core.network.parties import Network, assign_columns, make_network
-from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
-from vpem.core.network.tree import Tree
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators.joined import arrange
 
@@ -128,7 +127,7 @@ def build_network(
     columns = assign_columns(partition, n_features, feature_names)
     network = make_network(columns, graph, hops, shared_generator(seed, HUB_TIES))
     if summation is None:
-        summation = Star() if network.is_star else Tree()
+        summation = default_summation(network)
     if not isinstance(summation, Summation):
         raise TypeError(
             f"expected summation to be None, Star(), Tree(), Consensus(...) or Differences(...), got {summation!r}"

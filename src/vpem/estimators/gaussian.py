@@ -100,9 +100,11 @@ class VerticalGaussianMixture(VerticalMixture):
         0 leaves the model at its start, with `lower_bound_` minus infinity, as in scikit-learn.
     n_init : int, default=1
         Number of starts, of which the best is kept.
-    init_params : {"kmeans", "k-means++", "random", "random_from_data"}, default="kmeans"
-        "kmeans" and "k-means++" use the network's sum; "random" (random responsibilities) and "random_from_data"
-        (random rows as means, overall covariances) need nothing but a shared seed.
+    init_params : {"kmeans", "k-means++", "labels", "random", "random_from_data"}, default="kmeans"
+        "kmeans" and "k-means++" use the network's sum. "labels" takes one small message from each party: every party
+        clusters its own columns and sends the labels in a few bits a row; one agent, the server or the top of a
+        spanning tree, finds common labels. "random" (random responsibilities) and "random_from_data" (random rows as
+        means, overall covariances) need nothing but a shared seed.
     weights_init : array-like of shape (n_components,), optional
     means_init : array-like of shape (n_components, n_features), optional
         In the order of X's columns.

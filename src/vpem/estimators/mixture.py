@@ -42,7 +42,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     accelerate : "squarem" or None, default=None
     max_iter : int, default=100
     n_init : int, default=1
-    init_params : {"kmeans", "k-means++", "random", "random_from_data"}, default="kmeans"
+    init_params : {"kmeans", "k-means++", "labels", "random", "random_from_data"}, default="kmeans"
         How the rows are first divided. What a component is at first, around the mean of its rows, is the density's
         choice.
     weights_init : array-like of shape (n_components,), optional

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -101,6 +104,13 @@ class Channel:
         sums, traffic = self._adder.add(terms, shape, series, n_decisions)
         self.traffic += traffic
         return sums
+
+    def exchange(self, summation: Summation, terms: Sequence[NDArray[Any]], shape: Shape) -> Array:
+        """What all roots get if another summation than the usual one combines the blocks' terms, once."""
+        found, traffic = MessageAdder(summation, self.network).add(terms, shape)
+        self.traffic += traffic
+        common: Array = found[0]
+        return common
 
     def count(self, shape: Shape, n_decisions: int = 0) -> None:
         """A sum that was computed some rows at a time."""

@@ -42,7 +42,7 @@ def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list
         values = np.hstack([exchange.pieces[origin] for origin in sorted(exchange.pieces)]).ravel()
     elif now.receivers and now.values:
         with blaming(identity, state):
-            summation, place = identity.agreement.summation, identity.place(state)
+            summation, place = identity.summation(state), identity.place(state)
             values = outgoing(summation, place, exchange.step, now.kind, exchange.state)
     values.flags.writeable = False
     decision = exchange.decision if now.decision and exchange.decision is not None else NO_DECISION
@@ -120,7 +120,7 @@ def _combine(
         roles = identity.roles(draft)
         received = {roles.position_of[message.sender]: message.values for message in messages}
         with blaming(identity, draft):
-            memory = identity.agreement.summation.combine(identity.place(draft), exchange.step, memory, received)
+            memory = identity.summation(draft).combine(identity.place(draft), exchange.step, memory, received)
     if now.decision and decision is not None and messages:
         decision = np.minimum.reduce([decision, *(message.decision for message in messages)])
     return memory, decision

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from vpem.core.agent import meeting
 from vpem.core.agent.meeting import MOST_COLUMNS, Record, Roles
 from vpem.core.agent.message import AgentNumber, LocalProtocolError
-from vpem.core.agent.phases import AFTER_DONE, DONE, PHASES
+from vpem.core.agent.phases import AFTER_DONE, BY_SUMMATION, DONE, PHASES
 from vpem.core.agent.progress import AgentState, Exchange
-from vpem.core.agent.work import Work
+from vpem.core.agent.work import Work, label_exchange
 from vpem.core.blocks.overall import LARGEST, too_large
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import column_rounds
-from vpem.core.network.summation import Payload, Place, Round, can_have_sent, greet
+from vpem.core.network.summation import Payload, Place, Round, Summation, can_have_sent, greet
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement
 
@@ -115,6 +115,12 @@ class Identity:
             self._roles = state.records, self.known[bare]
         return self._roles[1]
 
+    def summation(self, state: AgentState) -> Summation:
+        """How the values of the present exchange are combined."""
+        if PHASES[state.progress.phase].exchange == "labels":
+            return label_exchange(self.agreement, state.progress.start)
+        return self.agreement.summation
+
     def place(self, state: AgentState) -> Place:
         """Where the agent is when it adds."""
         roles, exchange, old = self.roles(state), state.exchange, self._place
@@ -167,7 +173,7 @@ class Identity:
         if id(now) not in known:  # many rounds are one and the same
             payload = Payload(0)
             if now.values:
-                payload = self.agreement.summation.payload(self.roles(state).network, exchange.shape)
+                payload = self.summation(state).payload(self.roles(state).network, exchange.shape)
             n_decisions = 0 if exchange.decision is None or not now.decision else len(exchange.decision)
             form = now.kind, np.dtype(payload.dtype), payload.n_values, n_decisions
             known[id(now)] = (frozenset(now.senders), form) if payload.is_fixed else None
@@ -237,8 +243,9 @@ class Identity:
         """An agent's rounds of one kind of exchange, by positions."""
         if kind == "columns":
             return column_rounds(network, position)
-        return self.agreement.summation.schedule_in(
-            stage, network, position, values=kind == "sum", decision=has_decision, audience=audience
+        summation = label_exchange(self.agreement, 0) if kind == "labels" else self.agreement.summation
+        return summation.schedule_in(
+            stage, network, position, values=kind in BY_SUMMATION, decision=has_decision, audience=audience
         )
 
     def can_be_ahead(self, state: AgentState, peer: AgentNumber, ahead: int) -> bool:
@@ -257,6 +264,8 @@ class Identity:
             ("sum", tells, stage) for stage in range(self.agreement.summation.n_stages) for tells in (True, False)
         ]
         later.append(("decision", True, 0))
+        if self.agreement.init_params == "labels":
+            later.append(("labels", False, 0))
         pooled = [("columns", False, 0)] if roles.network.depth > 0 else []
         me, sender, step = roles.position_of[self.number], roles.position_of[peer], max(at, 0) + ahead
         for chain in [[*now, *before, option] for before in ([], pooled) for option in later]:

@@ -20,9 +20,10 @@ from vpem.core.agent.message import (
     show_round,
 )
 from vpem.core.agent.progress import AgentState
+from vpem.core.agent.work import label_exchange
 from vpem.core.decisions.initial import n_candidates
 from vpem.core.network.pooling import n_columns_sent
-from vpem.core.network.summation import Payload, Round, Shape
+from vpem.core.network.summation import LABELS, Payload, Round, Shape
 
 TEXTS = ("meet", "stop")
 """Kinds whose contents are bytes."""
@@ -154,7 +155,7 @@ class Inbox:
         if not now.values:
             return Payload(0), n_decisions
         network = self.identity.roles(state).network
-        return self.identity.agreement.summation.payload(network, exchange.shape), n_decisions
+        return self.identity.summation(state).payload(network, exchange.shape), n_decisions
 
     def _check_size(self, header: Header) -> None:
         """Bounds that hold for whatever may come next, where that is not known yet."""
@@ -172,8 +173,10 @@ class Inbox:
             dtype, most_values = self.identity.agreement.summation.payload(None, shape)[1::-1]
             if header.dtype != dtype:
                 raise self._error(header.sender, f"expected values of type {dtype}, got {header.dtype}")
+        if header.kind == LABELS:
+            most_values = self._most_labels(header, n_rows)
         most_decisions = 2 + max(n_components, n_tries)
-        if header.kind in ("meet", "columns", "terms"):
+        if header.kind in ("meet", "columns", "terms", LABELS):
             most_decisions = 0
         if header.n_values > most_values or header.n_decisions > most_decisions:
             raise self._error(
@@ -181,6 +184,14 @@ class Inbox:
                 f"expected at most {most_values} values and {most_decisions} decisions, got {header.n_values} and "
                 f"{header.n_decisions}",
             )
+
+    def _most_labels(self, header: Header, n_rows: int) -> int:
+        """Bytes of labels in one message, from the agents that are known or named as neighbours."""
+        agreement, records = self.identity.agreement, self.state.records
+        if agreement.init_params != LABELS or header.dtype != "u1":
+            raise self._error(header.sender, f"expected labels as bytes, if the agreement says so, got {header}")
+        agents = {self.identity.number, *records}.union(*(record.neighbours for record in records.values()))
+        return label_exchange(agreement, 0).payload(None, Shape(n_rows, len(agents))).n_values
 
     def _most_columns(self) -> int:
         """That one message can hold, as far as the agent can know."""

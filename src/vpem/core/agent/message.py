@@ -15,9 +15,9 @@ AgentNumber = NewType("AgentNumber", int)
 EPOCH_BITS = 32
 """An epoch's rounds are numbered from `epoch << EPOCH_BITS`: no round number ever comes twice."""
 
-KINDS = ("meet", "columns", "terms", "sum", "flood", "stop")
+KINDS = ("meet", "columns", "terms", "sum", "flood", "stop", "labels")
 """Who is there; columns on their way to a root; a root's terms on their way to its leaves; values to be added; a
-decision by itself; the reason why an agent cannot go on."""
+decision by itself; the reason why an agent cannot go on; labels of rows, for a start."""
 
 NO_DECISION: NDArray[np.float64] = np.empty(0)
 NO_VALUES: NDArray[np.float64] = np.empty(0)

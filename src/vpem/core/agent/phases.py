@@ -28,6 +28,7 @@ from vpem.core.agent.start_phases import (
     absorb_columns,
     absorb_draw,
     absorb_first_row,
+    absorb_labels,
     absorb_try,
     absorb_weights,
     begin_start,
@@ -35,6 +36,7 @@ from vpem.core.agent.start_phases import (
     offer_columns,
     offer_draw,
     offer_first_row,
+    offer_labels,
     offer_try,
     offer_weights,
 )
@@ -46,14 +48,17 @@ class Phase(NamedTuple):
 
     meaning: str
     exchange: str
-    """What travels: "columns", "sum" (perhaps with a decision), "decision"."""
+    """What travels: "columns", "sum" (perhaps with a decision), "decision", "labels"."""
     offer: Callable[[Work, Progress], Offer]
     absorb: Callable[[Work, Progress, Outcome], Progress]
     next: tuple[str, ...]
 
 
-STARTING = ("first row", "cluster", "iterate")
+STARTING = ("first row", "cluster", "labels", "iterate")
 """Where a start may begin, as `init_params` says."""
+
+BY_SUMMATION = ("sum", "labels")
+"""Exchanges whose values a summation combines."""
 
 MEETING = "meet"
 """The phase before all others, after every loss too; see `vpem.core.agent.meeting`."""
@@ -70,6 +75,7 @@ PHASES = {
         "distances to the centres", "sum", offer_cluster, absorb_cluster, ("cluster", "weights", "iterate")
     ),
     "weights": Phase("the first weights", "decision", offer_weights, absorb_weights, ("iterate",)),
+    "labels": Phase("local labels up, common labels down", "labels", offer_labels, absorb_labels, ("iterate",)),
     "iterate": Phase(
         "log-densities: E-step, M-step",
         "sum",

@@ -1,4 +1,4 @@
-"""Phases before EM: columns that are pooled, and starts, of which k-means needs the network.
+"""Phases before EM: columns that are pooled, and starts, of which k-means and labels need the network.
 
 A phase's `offer` is what the agent brings to the exchange; its `absorb` is what it makes of the outcome.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from vpem.core.agent.em_phases import begin_run
 from vpem.core.agent.progress import Array, Clustering, Integers, Progress, pack_generator, unpack_generator
-from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
+from vpem.core.agent.work import Offer, Outcome, StudyError, Work, label_exchange, row_numbers
 from vpem.core.blocks.weights import make_weights
 from vpem.core.decisions.initial import (
     KMEANS_MAX_ITER,
@@ -26,7 +26,9 @@ from vpem.core.decisions.initial import (
     random_rows,
     shared_generator,
 )
-from vpem.core.decisions.starts import start_from_seed
+from vpem.core.decisions.local import describe_rows
+from vpem.core.decisions.starts import start_from_labels, start_from_seed
+from vpem.core.network.packets import encode_packet
 from vpem.core.network.summation import Shape
 
 NOT_FIRST = "expected the first root to draw from the beginning, got another first root since; begin a new study"
@@ -56,6 +58,8 @@ def begin_start(work: Work, progress: Progress) -> Progress:
         if n_components == 1:
             return begin_clusters(work, replace(progress, clustering=clustering))
         return replace(progress, phase="first row", clustering=clustering)
+    if kind == "labels":
+        return replace(progress, phase="labels")
     if not work.is_root or kind == "given":
         if work.is_root and not work.given.is_complete(work.density):
             raise StudyError("expected a whole start, weights and parameters, to be given to every root, got less")
@@ -185,6 +189,27 @@ def absorb_weights(work: Work, progress: Progress, outcome: Outcome) -> Progress
     if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() > 0):
         raise StudyError(f"expected how many rows each component has, got {counts.tolist()}")
     return begin_run(work, progress, make_weights(counts), clustering.block, clustering.collapsed)
+
+
+def offer_labels(work: Work, progress: Progress) -> Offer:
+    """Labels of the block's own clusters."""
+    roles, values = work.roles, None
+    if work.is_root:
+        seed = label_exchange(roles.agreement, progress.start).seed
+        counts = [int(work.overall.columns[0].counts.max())]
+        (found,) = describe_rows(work.table, [work.columns], counts, [work.hub], seed)
+        values = encode_packet(work.hub, found)
+    return Offer(Shape(roles.n_rows, len(roles.network.hubs)), values)
+
+
+def absorb_labels(work: Work, progress: Progress, outcome: Outcome) -> Progress:
+    """Start EM from labels that all agents have."""
+    if not work.is_root:
+        return begin_run(work, progress, None, None)
+    weights, (block,), (collapsed,) = start_from_labels(
+        work.table, work.lone, work.overall, work.density, work.settings.n_components, outcome.values
+    )
+    return begin_run(work, progress, weights, block, tuple(collapsed))
 
 
 def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:

@@ -14,7 +14,7 @@ from vpem.core.agent.identity import Identity, model_checkpoint
 from vpem.core.agent.inbox import MOST_REASON, Inbox
 from vpem.core.agent.meeting import MeetingError
 from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNumber, LocalProtocolError, Message
-from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, DONE, PHASES, settle
+from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUMMATION, DONE, PHASES, settle
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, orderly
 from vpem.core.agent.work import Outcome, StudyError
 from vpem.core.network.summation import NO_MEMORY, lasting
@@ -116,8 +116,8 @@ class Turn:
                 before = replace(before, prediction=replace(before.prediction, pooled=table))
         values = NO_VALUES
         audience = self.identity.audience(draft)
-        if PHASES[before.phase].exchange == "sum" and (audience is None or work.position in audience):
-            summation = self.identity.agreement.summation
+        if PHASES[before.phase].exchange in BY_SUMMATION and (audience is None or work.position in audience):
+            summation = self.identity.summation(draft)
             with blaming(self.identity, draft):
                 values, carry = summation.end(self.identity.place(draft), exchange.state)
             if exchange.series:
@@ -158,8 +158,8 @@ class Turn:
         draft.exchange = Exchange(
             begun=draft.round, shape=offer.shape, series=offer.series, decision=offer.decision, pieces=pieces
         )
-        if PHASES[draft.progress.phase].exchange == "sum":
-            summation = self.identity.agreement.summation
+        if PHASES[draft.progress.phase].exchange in BY_SUMMATION:
+            summation = self.identity.summation(draft)
             carry = draft.progress.memories.get(offer.series, NO_MEMORY)
             draft.exchange = draft.exchange._replace(stage=summation.stage(offer.shape, offer.series, carry))
             with blaming(self.identity, draft):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,15 @@ from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.sweep import Pass, Sums, em_pass, kmeans_pass
 from vpem.core.blocks.tiles import Layout
+from vpem.core.decisions.initial import START, shared_generator
+from vpem.core.decisions.labels import Labels
+from vpem.core.decisions.local import draw_seed
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Hub, HubNumber, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Shape, Summation
 from vpem.core.rows import Table, row_chunks
-from vpem.core.settings import Settings
+from vpem.core.settings import Agreement, Settings
 
 ONE_VIEW = np.zeros(1, dtype=np.int64)
 """An agent sees one result of a sum: its own."""
@@ -33,7 +36,7 @@ class Offer(NamedTuple):
 
     shape: Shape = Shape(0, 0)
     """Of the sum, the same for all agents."""
-    values: Array | None = None
+    values: NDArray[Any] | None = None
     """A root's term."""
     decision: Array | None = None
     columns: Array | None = None
@@ -179,6 +182,12 @@ class Work:
     def m_step(self, statistics: Statistics, previous: Block) -> tuple[Block, list[int]]:
         """New parameters of the block, and what could not have any."""
         return self.density.m_step(statistics, previous, self.overall.columns[0])
+
+
+def label_exchange(agreement: Agreement, start: int) -> Labels:
+    """The exchange of labels from which one of the starts begins."""
+    seed = draw_seed(shared_generator(agreement.seed, START, start))
+    return Labels(agreement.settings.n_components, seed)
 
 
 def row_numbers(decision: Array, n_rows: int) -> Integers:

@@ -78,7 +78,8 @@ class Cycle:
         if would_stop or not is_sound:
             return None, self.again()
         if bound < self.bound - EQUAL * max(1.0, abs(self.bound)):
-            return self.safe, replace(self.again(), longest=max(1.0, self.longest / 2))
+            # Sums that lag behind need a while after the way back, so that the next cycle is not compared.
+            return self.safe, replace(self.again(), longest=max(1.0, self.longest / 2), bound=-math.inf)
         length = math.sqrt(sizes[0] / sizes[1]) if sizes[1] > 0 and math.isfinite(sizes[0]) else 1.0
         longest = self.longest * LONGER if length >= self.longest else self.longest
         length = min(max(length, 1.0), self.longest)

@@ -1,4 +1,4 @@
-"""Starts that follow from the shared seed alone, and what users gave of a start."""
+"""Starts that follow from the shared seed alone or from labels that all have, and what users gave of a start."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, shared_statistics
+from vpem.core.blocks.tiles import ColumnTally, Tile, columns_first
 from vpem.core.blocks.weights import make_weights
 from vpem.core.decisions.initial import random_responsibilities, random_rows
 from vpem.core.network.parties import Network
-from vpem.core.rows import Table
+from vpem.core.rows import Table, row_chunks
 
 Array = NDArray[np.float64]
 
@@ -86,3 +87,32 @@ def start_from_seed(
         overall.has_gaps,
     )
     return make_weights(counts[0]), *density.m_steps(statistics, before, overall.columns)
+
+
+def start_from_labels(
+    X: Table, network: Network, overall: Overall, density: Density, n_components: int, labels: Array
+) -> tuple[Array, Sequence[Block], list[list[int]]]:
+    """M-step from one label for each row, (n_samples,), of which negative ones are none; see `start_from_seed`."""
+    order = np.concatenate(network.block_columns)
+    tally = ColumnTally(np.repeat(overall.means[order][None], n_components, axis=0))
+    for rows in row_chunks(0, len(X), n_components * X.shape[1]):
+        shares = _one_hot(labels[rows], n_components)
+        tile, views = Tile(columns_first(X[rows], order), rows), np.zeros(len(order), dtype=np.int64)
+        tally.collect(tile, np.ascontiguousarray(shares.T[None]), views)
+    ends = np.cumsum([len(held) for held in network.block_columns])
+    before = around(np.split(tally.means(), ends[:-1], axis=1), overall, density)
+    n_taken = 0
+
+    def respond(n_rows: int) -> Array:
+        nonlocal n_taken
+        n_taken += n_rows
+        return _one_hot(labels[n_taken - n_rows : n_taken], n_components)
+
+    counts, statistics = shared_statistics(X, network, density, before, respond, overall.has_gaps)
+    return make_weights(counts[0]), *density.m_steps(statistics, before, overall.columns)
+
+
+def _one_hot(labels: Array, n_components: int) -> Array:
+    """Responsibilities (n_rows, n_components); zeros for a row without a label."""
+    found: Array = (labels[:, None] == np.arange(n_components)).astype(np.float64)
+    return found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.costs import find_sendings
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import (
     NO_MEMORY,
@@ -136,7 +136,9 @@ class MessageAdder:
         for series, carries in self.carries.items():
             self.carries[series] = [lasting(self.summation, self.summation.retreat(carry)) for carry in carries]
 
-    def add(self, terms: Array, shape: Shape, series: str, n_decisions: int) -> tuple[Array, Traffic]:
+    def add(
+        self, terms: Sequence[NDArray[Any]] | Array, shape: Shape, series: str = "", n_decisions: int = 0
+    ) -> tuple[Array, Traffic]:
         """Every root's result, (n_views, n_values), of terms (n_hubs, n_values); and what was sent."""
         network, summation = self.network, self.summation
         greetings = {position: self.greetings[position][0] for position in network.positions}
@@ -198,25 +200,11 @@ def sum_traffic(summation: Summation, network: Network, shape: Shape, n_decision
     payload = summation.payload(network, shape)
     if not payload.is_fixed:
         raise ValueError(f"the messages of {summation!r} have no fixed length: count them as they are sent")
-    return _schedule_traffic(summation, network, payload.n_values * np.dtype(payload.dtype).itemsize, n_decisions)
+    value_bytes = payload.n_values * np.dtype(payload.dtype).itemsize
+    sendings = find_sendings(summation, network, values=True, decision=n_decisions > 0)
+    return sendings.traffic(value_bytes, n_decisions)
 
 
 def flood_traffic(summation: Summation, network: Network, n_decisions: int) -> Traffic:
     """Traffic of a decision that has no sum to ride on."""
-    return _schedule_traffic(summation, network, None, n_decisions)
-
-
-def _schedule_traffic(summation: Summation, network: Network, value_bytes: int | None, n_decisions: int) -> Traffic:
-    sendings, n_rounds = [], 0
-    for sender in network.positions:
-        schedule = summation.schedule(network, sender, values=value_bytes is not None, decision=n_decisions > 0)
-        n_rounds = max(n_rounds, len(schedule))
-        for _, group in groupby(schedule, key=id):  # many rounds are one and the same
-            part, *others = group
-            times = 1 + len(others)
-            for receiver in part.receivers:
-                n_bytes = FLOAT_BYTES * n_decisions * part.decision
-                if part.values and receiver not in part.spared:
-                    n_bytes += value_bytes or 0
-                sendings.append(Sending(sender, receiver, times, times * n_bytes))
-    return make_traffic(network.agents, sendings, n_rounds)
+    return find_sendings(summation, network, values=False, decision=n_decisions > 0).traffic(0, n_decisions)

@@ -25,6 +25,8 @@ LEVEL = 1
 """Of zstandard: the fastest; higher ones take much more time for few bytes less."""
 SHIFT, ROUNDING, BIAS = 50, 1 << 49, 1022
 """Where the exponent of a float ends, and two bits after it; what rounds them; what is added to an exponent."""
+UNSIGNED = (1 << 63) - 1
+"""All bits of a float but its sign."""
 PLACES = 31
 """Exponents of one message."""
 SCALE = np.dtype("<i2")
@@ -67,9 +69,9 @@ def find_changes(terms, below, sent, thresholds, reference, share, changes):  # 
             if has_term:
                 value += terms[m, j + (j >= reference)] - terms[m, reference]
             value = min(max(value, -LARGEST), LARGEST) - sent[m, j]
-            change[0] = abs(value)
-            code = (bits[0] + ROUNDING) >> SHIFT
-            if change[0] < share * thresholds[m, j]:
+            change[0] = value
+            code = ((bits[0] & UNSIGNED) + ROUNDING) >> SHIFT
+            if abs(value) < share * thresholds[m, j]:
                 code = 0
             largest = max(largest, code)
             changes[m, j] = -code if value < 0.0 else code
@@ -98,22 +100,21 @@ def add_decoded(codes, scale, memory, out):  # type: ignore[no-untyped-def]
 
 
 @compiled(PRECISE)
-def move_total(codes, scale, total, out):  # type: ignore[no-untyped-def]
-    """`add_decoded` of (n_rows, n_ratios); returns the mean size of changes in rows that are not decided."""
-    n_rows, n_ratios = total.shape
+def mean_change(before, after):  # type: ignore[no-untyped-def]
+    """Mean size of the changes of log-ratios, (n_rows, n_ratios) each, in rows that are not decided."""
+    n_rows, n_ratios = after.shape
     size, count = 0.0, 0
-    add_decoded(codes, scale, total.ravel(), out.ravel())
     for m in range(n_rows):
         best, second = 0.0, -np.inf
         for j in range(n_ratios):
-            if out[m, j] > best:
-                best, second = out[m, j], best
-            elif out[m, j] > second:
-                second = out[m, j]
+            if after[m, j] > best:
+                best, second = after[m, j], best
+            elif after[m, j] > second:
+                second = after[m, j]
         if best - second < DECIDED:
             for j in range(n_ratios):
-                if best - out[m, j] < DECIDED:
-                    size += abs(out[m, j] - total[m, j])
+                if best - after[m, j] < DECIDED:
+                    size += abs(after[m, j] - before[m, j])
                     count += 1
     return size / count if count else 0.0
 

@@ -184,6 +184,11 @@ class Consensus(Summation):
             return 1
         return TRACKED + int(carry["retreats"][0])
 
+    def later_stage(self, shape: Shape, series: str) -> int:
+        """Sums of EM go on from the last one."""
+        is_tracked = self.rounds == AUTO and series.startswith(ITERATE)
+        return TRACKED if is_tracked else self.stage(shape, series, NO_MEMORY)
+
     def retreat(self, carry: Memory) -> Memory:
         """Only how often this has happened."""
         return {"retreats": _retreats(carry) + 1}
@@ -224,6 +229,10 @@ class Consensus(Summation):
                 found.append(Round("terms", below, above, True, False))
             found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
         return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
+
+    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:  # noqa: ARG002 (all the same)
+        """How far the last sum was from the agent's own term, if it counts; and how often all went back."""
+        return 8 * (shape.n_values + 1) if self.rounds == AUTO else 0
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
         """The hub's term, so that the average over its members and all others is the sum over hubs."""

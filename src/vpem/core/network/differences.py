@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from vpem.core.network.coding import (
     exponent_of,
     find_changes,
     find_thresholds,
+    mean_change,
     most_compressed,
-    move_total,
 )
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
@@ -28,6 +29,7 @@ from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     ITERATE,
     Array,
+    Lengths,
     Memory,
     Payload,
     Place,
@@ -39,10 +41,16 @@ from vpem.core.network.summation import (
 )
 from vpem.core.network.tree import SpanningTree, Tree
 
-SCALES = range(-1100, 100)
+SCALES = frozenset(range(-1100, 100))
 """Exponents that numbers can have."""
+FIRST_LAYERS = 2
+"""Codes for each number in the first sum: with what is left of the first code, it is right to a sixtieth."""
 MOST_BEHIND = 1_000_000
 """Nats that a row counts for at most when the reference is chosen."""
+
+
+USUAL = (0.25, 0.65)
+"""Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
 
 
 class Parts(NamedTuple):
@@ -50,11 +58,16 @@ class Parts(NamedTuple):
 
     scalars: Array
     """What is added beside the rows, and what the reference's log-densities add up to."""
-    scale: int
+    scales: tuple[int, ...]
     codes: NDArray[np.uint8]
-    """(n_rows * n_ratios,)"""
+    """(n_layers, n_rows * n_ratios): a first one, and what is left of it."""
     present: NDArray[np.uint8]
     """Bits of the rows that there are, in the first message; empty in others."""
+
+    def add_to(self, memory: Array) -> None:
+        """Move a memory, (n_rows * n_ratios,), by what the codes stand for."""
+        for codes, scale in zip(self.codes, self.scales, strict=True):
+            add_decoded(codes, scale, memory, memory)
 
 
 @dataclass(frozen=True)
@@ -125,9 +138,24 @@ class Differences(Summation):
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)
         """Bytes, as many as it takes; never more than whole numbers would have."""
-        n_codes = shape.n_rows * max(shape.width - 1, 0) + shape.n_rows // 8 + 1
-        coded = 8 * (shape.n_scalars + 1) + SCALE.itemsize + most_compressed(n_codes)
-        return Payload(max(coded, 8 * shape.n_values), "u1", is_fixed=False)
+        return Payload(max(_most_coded(shape), 8 * shape.n_values), "u1", is_fixed=False)
+
+    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:  # noqa: ARG002 (on all networks)
+        """From a message that says nothing to a byte for each entry; other sums are whole."""
+        if not series.startswith(ITERATE):
+            n_bytes = 8 * shape.n_values
+            return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
+        n_entries = shape.n_rows * max(shape.width - 1, 0)
+        nothing = np.zeros(0, dtype=np.uint8)
+        silent = Parts(np.zeros(shape.n_scalars + 1), (0,), np.zeros((1, n_entries), dtype=np.uint8), nothing)
+        fewest, most = len(_write(silent)), _most_coded(shape)
+        low, high = (min(fewest + math.ceil(share * n_entries), most) for share in USUAL)
+        return Lengths(fewest, (low, high), most)
+
+    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
+        """Memory of the links and of the total."""
+        kept = _nothing(shape, position, self.around.tree(network))
+        return sum(array.nbytes for array in kept.values()) + shape.n_rows  # and which rows there are
 
     # A sum
 
@@ -171,7 +199,7 @@ class Differences(Summation):
         found = [_read(place, sender, state, message) for sender, message in received.items()]
         below = state["below"].copy()
         for parts in found:
-            add_decoded(parts.codes, parts.scale, below.ravel(), below.ravel())
+            parts.add_to(below.ravel())
         bits = state["bits"]
         for parts in found:
             bits = bits | parts.present
@@ -199,16 +227,15 @@ class Differences(Summation):
         sent = before if is_top else state["sent"]
         (reference,) = state["reference"]
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
-        changes = np.empty(sent.shape, dtype=np.int16)
-        largest = find_changes(state["terms"], state["below"], sent, state["thresholds"], reference, share, changes)
-        codes, scale = np.empty(changes.size, dtype=np.uint8), exponent_of(largest)
-        encode(changes.ravel(), scale, codes)
-        out = _write(Parts(state["scalars"], scale, codes, state["bits"]))
-        if is_top:
-            return _down(place, place.position, state, out)
-        moved = np.empty_like(sent)
-        add_decoded(codes, scale, sent.ravel(), moved.ravel())
-        return {**state, "sent": moved, "out": out}
+        moved, scales = sent.copy(), []
+        codes, changes = np.empty((_n_layers(state), sent.size), dtype=np.uint8), np.empty(sent.shape, dtype=np.int16)
+        for layer in codes:
+            args = state["terms"], state["below"], moved, state["thresholds"], reference, share, changes
+            scales.append(exponent_of(find_changes(*args)))
+            encode(changes.ravel(), scales[-1], layer)
+            add_decoded(layer, scales[-1], moved.ravel(), moved.ravel())
+        out = _write(Parts(state["scalars"], tuple(scales), codes, state["bits"]))
+        return _down(place, place.position, state, out) if is_top else {**state, "sent": moved, "out": out}
 
 
 KEPT = ("sent", "below", "total", "reference", "pace", "present")
@@ -233,9 +260,9 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = _read(place, sender, state, message)
-        total = np.empty_like(state["total"])
-        pace = move_total(parts.codes, parts.scale, state["total"], total)
-        return total, np.array([pace]), parts.scalars, parts.present
+        total = state["total"].copy()
+        parts.add_to(total.ravel())
+        return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
 
     total, pace, scalars, bits = _once("total", [state["total"], message], move)
     present = np.unpackbits(bits, count=place.shape.n_rows) if len(bits) else state["present"]
@@ -298,28 +325,41 @@ def _rebase(ratios: Array, reference: int, new: int) -> Array:
 # Messages
 
 
+def _most_coded(shape: Shape) -> int:
+    """Bytes of a message of changes, at most."""
+    n_codes = FIRST_LAYERS * shape.n_rows * max(shape.width - 1, 0) + shape.n_rows // 8 + 1
+    return 8 * (shape.n_scalars + 1) + FIRST_LAYERS * SCALE.itemsize + most_compressed(n_codes)
+
+
 def _write(parts: Parts) -> NDArray[np.uint8]:
     packed = compress(parts.codes.tobytes() + parts.present.tobytes())
-    head = parts.scalars.astype("<f8").tobytes() + np.array([parts.scale], SCALE).tobytes()
+    head = parts.scalars.astype("<f8").tobytes() + np.array(parts.scales, SCALE).tobytes()
     return np.frombuffer(head + packed, np.uint8)
 
 
 def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Parts:
     """What a neighbour says; WrongMessageError if it cannot be."""
-    shape, n_first = place.shape, 8 * (place.shape.n_scalars + 1)
-    n_codes, n_bits = shape.n_rows * max(shape.width - 1, 0), len(state["bits"])
+    shape, n_layers, n_bits = place.shape, _n_layers(state), len(state["bits"])
+    n_codes = n_layers * shape.n_rows * max(shape.width - 1, 0)
+    n_first = 8 * (shape.n_scalars + 1)
+    n_head = n_first + n_layers * SCALE.itemsize
     try:
-        if len(message) < n_first + SCALE.itemsize:
-            raise ValueError(f"expected at least {n_first + SCALE.itemsize} bytes, got {len(message)}")
+        if len(message) < n_head:
+            raise ValueError(f"expected at least {n_head} bytes, got {len(message)}")
         scalars = np.frombuffer(message[:n_first].tobytes(), "<f8").astype(np.float64)
-        (scale,) = np.frombuffer(message[n_first : n_first + SCALE.itemsize].tobytes(), SCALE)
-        plain = decompress(message[n_first + SCALE.itemsize :].tobytes(), n_codes + n_bits)
+        scales = tuple(np.frombuffer(message[n_first:n_head].tobytes(), SCALE).tolist())
+        plain = decompress(message[n_head:].tobytes(), n_codes + n_bits)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
-    if int(scale) not in SCALES or not np.isfinite(scalars).all():
+    if not SCALES.issuperset(scales) or not np.isfinite(scalars).all():
         raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
     found = np.frombuffer(plain, np.uint8)
-    return Parts(scalars, int(scale), found[:n_codes], found[n_codes:])
+    return Parts(scalars, scales, found[:n_codes].reshape(n_layers, -1), found[n_codes:])
+
+
+def _n_layers(state: Memory) -> int:
+    """More in the first sum, from which EM sets out."""
+    return FIRST_LAYERS if len(state["bits"]) else 1
 
 
 def _whole(place: Place, sender: Position, values: NDArray[np.uint8]) -> Array:

@@ -74,6 +74,15 @@ class Payload(NamedTuple):
     """Whether all messages are that long; otherwise none is longer."""
 
 
+class Lengths(NamedTuple):
+    """Bytes of the values of one message, as far as they are known before there are any."""
+
+    fewest: int
+    usual: tuple[int, int]
+    """From and to, as measured on real tables; the other two where nothing was measured."""
+    most: int
+
+
 DTYPES = ("f8", "i8", "u1")
 """Double precision, 64-bit integers, bytes."""
 
@@ -102,8 +111,9 @@ MOST_RETREATS = 4
 MOST_GREETING = 1024
 """Bytes of what a summation tells all others in the meeting."""
 
-SUM_KINDS = ("terms", "sum", "flood")
-"""Of messages: a root's terms on their way to its leaves, values to be added, a decision by itself."""
+LABELS = "labels"
+SUM_KINDS = ("terms", "sum", "flood", LABELS)
+"""Of messages: a root's terms on their way to its leaves, values to be added, a decision by itself, rows' labels."""
 
 
 class WrongMessageError(ValueError):
@@ -194,6 +204,10 @@ class Summation(ABC):
         """Which kind of sum comes next, where rounds depend on what is carried: the same number for all agents."""
         return 0
 
+    def later_stage(self, shape: Shape, series: str) -> int:
+        """Stage of the sums of a series after the first one, if all goes well; for plans."""
+        return self.stage(shape, series, NO_MEMORY)
+
     def schedule_in(
         self,
         stage: int,  # noqa: ARG002 (likewise)
@@ -224,6 +238,17 @@ class Summation(ABC):
         Without a network, which is not known until all have met: the largest that they can be.
         """
         return Payload(shape.n_values)
+
+    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:  # noqa: ARG002 (some depend on it)
+        """How long messages of a sum will be, for plans; all the same if they have a fixed length."""
+        payload = self.payload(network, shape)
+        most = payload.n_values * np.dtype(payload.dtype).itemsize
+        fewest = most if payload.is_fixed else 0
+        return Lengths(fewest, (fewest, most), most)
+
+    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int | None:  # noqa: ARG002 (likewise)
+        """What an agent keeps between two sums of EM, for plans; None if the summation does not tell."""
+        return 0 if type(self).end is Summation.end else None
 
     @abstractmethod
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:

@@ -1,0 +1,301 @@
+"""The command that tells what a fit will cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+import vpem
+from vpem.cli.app import (
+    BatchSize,
+    Decimal,
+    Encoding,
+    Graph,
+    Header,
+    Hops,
+    Id,
+    Ignore,
+    Init,
+    Rounds,
+    Seed,
+    Separator,
+    Starts,
+    app,
+    out,
+    plain,
+    plainly,
+    say,
+)
+from vpem.cli.fitting import STARTS_THAT_SERVE
+from vpem.cli.gathering import check_choices, gather
+from vpem.core.settings import STARTS
+from vpem.reading.dialect import Form
+from vpem.reading.problems import TableError
+from vpem.study import check_graph, read_graph, read_parties
+from vpem.words import as_bytes, as_count, as_time
+
+if TYPE_CHECKING:
+    from vpem.planning import Estimate, Plan
+
+Shape = tuple[dict[str, list[int]], int, Any]
+"""Parties and the numbers of their columns; rows; their values, or None if there are no tables."""
+
+PartiesOrNumber = Annotated[
+    str | None, typer.Option(help="Number of parties, or a TOML file with a table [parties].")
+]
+Columns = Annotated[
+    str | None, typer.Option(help="Columns of every party, as 3, or of each, as 3,1,2.", show_default="1")
+]
+
+
+@app.command()
+@plainly
+def plan(
+    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Number of components.")],
+    tables: Annotated[list[Path], typer.Argument(help="The tables of `vpem fit`; or none, and --rows.")] = [],  # noqa: B006 (typer's way to say: none)
+    rows: Annotated[int | None, typer.Option(min=1, help="Number of rows, if there are no tables.")] = None,
+    parties: PartiesOrNumber = None,
+    columns: Columns = None,
+    id_column: Id = None,
+    ignore: Ignore = [],  # noqa: B006 (likewise)
+    header: Header = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    graph: Graph = "star",
+    hops: Hops = 0,
+    rounds: Rounds = None,
+    init: Init = "kmeans",
+    starts: Starts = STARTS_THAT_SERVE,
+    batch_size: BatchSize = None,
+    iterations: Annotated[str, typer.Option(help="Of EM in each start, from and to.")] = "20..100",
+    kmeans_iterations: Annotated[str, typer.Option(help="Of k-means in each start, from and to.")] = "5..60",
+    bandwidth: Annotated[str, typer.Option(help="Of each agent, in bits or bytes, as 1Gbit or 10MB/s.")] = "100Mbit",
+    latency: Annotated[str, typer.Option(help="Until a message arrives, as 20ms.")] = "20ms",
+    seed: Seed = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Tell before a run what each way to add would send, how long that takes, and what sending the table would.
+
+    For example:
+
+    - `vpem plan --rows 100000 --parties 8 --columns 1 -k 3 --graph ring`
+    - `vpem plan bank.csv shop.csv --id customer -k 4 --bandwidth 1Gbit --latency 5ms`
+
+    Tables are read for their shape only, and to see how small gzip makes them. No fit is made.
+    """
+    from vpem.planning import Line, Study, choices, parse_bandwidth, parse_latency, parse_range
+    from vpem.planning import plan as make_plan
+
+    check_choices(init=(init, STARTS))
+    check_graph(graph)
+    spans = {
+        "iterations": parse_range(iterations, "--iterations"),
+        "kmeans_iterations": parse_range(kmeans_iterations, "--kmeans-iterations"),
+    }
+    line = Line(parse_bandwidth(bandwidth), parse_latency(latency))
+    if tables:
+        form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+        held, n_rows, values = _shape_of_tables(tables, id_column, parties, ignore, form, graph, [rows, columns])
+    else:
+        held, n_rows, values = _shape_given(rows, parties, columns)
+    study = Study(
+        n_rows=n_rows, n_components=components, init_params=init, n_init=starts, batch_size=batch_size, hops=hops
+    )
+    network = _network(held, graph, hops, seed)
+    found = make_plan(network, study, **spans, line=line, summations=choices(network, rounds), rows=values)
+    if as_json:
+        typer.echo(json.dumps(_as_dict(found, spans), indent=1))
+    else:
+        _tell(found, spans)
+
+
+def _shape_given(rows: int | None, parties: str | None, columns: str | None) -> Shape:
+    """A shape from options alone."""
+    if rows is None or parties is None:
+        raise TableError(
+            "expected tables, or a shape by --rows and --parties; try vpem plan --rows 100000 --parties 8 -k 3"
+        )
+    if not parties.isdecimal():
+        if columns is not None:
+            raise TableError("expected no --columns with a file of parties, which says what each holds")
+        counts = {party: len(own) for party, own in read_parties(parties).items()}
+    else:
+        counts = {str(party): n_own for party, n_own in enumerate(_column_counts(int(parties), columns))}
+    ends = np.cumsum([0, *counts.values()]).tolist()
+    return {party: list(range(ends[place], ends[place + 1])) for place, party in enumerate(counts)}, rows, None
+
+
+def _column_counts(n_parties: int, columns: str | None) -> list[int]:
+    """Each party's number of columns."""
+    given = (columns or "1").split(",")
+    counts = [int(text) for text in given if text.strip().isdecimal()]
+    if n_parties < 1 or len(counts) < len(given) or min(counts) < 1 or len(counts) not in (1, n_parties):
+        raise TableError(
+            f"expected one party or more, and --columns as one number or {as_count(n_parties, 'number')}, 1 or more "
+            f"each, got {as_count(n_parties, 'party', 'parties')} and {columns or '1'!r}"
+        )
+    return counts * (n_parties if len(counts) == 1 else 1)
+
+
+def _shape_of_tables(
+    tables: list[Path],
+    id_column: str | None,
+    parties: str | None,
+    ignore: list[str],
+    form: Form,
+    graph: str,
+    shape: list[Any],
+) -> Shape:
+    """The shape of tables, as a fit would see them."""
+    if shape != [None, None]:
+        raise TableError("expected no --rows and --columns with tables, which have a shape of their own")
+    path = None if parties is None else Path(parties)
+    found, partition = gather(tables, id_column, path, ignore, form, lambda names: read_graph(graph, names))
+    values = found.values[~np.isnan(found.values).all(axis=1)]
+    return partition, len(values), values
+
+
+def _network(held: dict[str, list[int]], graph: str, hops: int, seed: int) -> Any:
+    """The network of a fit with the same options: hubs of one size are drawn from the seed."""
+    from vpem.estimators.checks import build_network, shared_seed
+
+    n_columns = sum(map(len, held.values()))
+    links = read_graph(graph, list(held))
+    return build_network(held, links, hops, None, n_columns, None, shared_seed(seed))[0]
+
+
+# What is told
+
+
+def _tell(found: Plan, spans: dict[str, tuple[int, int]]) -> None:
+    _tell_network(found)
+    study, table = found.study, found.table
+    moves = f", {_span(spans['kmeans_iterations'], _number)} of k-means" if study.init_params == "kmeans" else ""
+    say(
+        f"{as_count(study.n_rows, 'row')}, {as_count(study.n_components, 'component')}, "
+        f"{as_count(study.n_init, 'start')} of {_span(spans['iterations'], _number)} iterations of EM{moves}"
+    )
+    rows = [_cells(found, one) for one in found.estimates]
+    shown = Table(box=None, pad_edge=False)
+    for place, name in enumerate(rows[0]):
+        shown.add_column(name, no_wrap=place == 0)
+    for row in rows:
+        shown.add_row(*map(plain, row.values()))
+    out.print(shown, highlight=False)
+    packed = "not known without the table" if table.gzipped is None else as_bytes(table.gzipped)
+    seconds = as_time(table.bytes / found.line.bandwidth + found.line.latency)
+    say(f"sending the table once: {as_bytes(table.bytes)}, {seconds}; gzipped: {packed}")
+    for one in found.estimates:
+        is_near = one.bytes.low > 0.9 * one.usual_bytes.low and one.bytes.high < 1.1 * one.usual_bytes.high
+        if not one.has_fixed_length and (one.is_lossy or not is_near):
+            bounds = _span(one.bytes, as_bytes)
+            say(f"{one.name}: as long as messages were on real tables; the bytes are bound to be {bounds}")
+    cheapest, quickest = found.cheapest, found.quickest
+    say(
+        f"cheapest: {cheapest.name}, {_option(cheapest)}; quickest: {quickest.name}, {_option(quickest)}; "
+        f"default: {found.default}"
+    )
+
+
+def _tell_network(found: Plan) -> None:
+    network, spectrum = found.network, found.spectrum
+    n_links = network.links.number_of_edges()
+    parties = as_count(len(network.parties), "party", "parties")
+    if spectrum is None:
+        say(f"{parties}, each linked with a server: diameter {network.diameter}")
+        return
+    hubs = "" if found.study.hops == 0 else f", {as_count(len(network.hubs), 'hub')}"
+    say(f"{parties}, {as_count(n_links, 'link')}{hubs}, diameter {network.diameter}")
+    say(
+        f"Metropolis weights: lambda_2 {spectrum.second:.4f}, lambda_N {spectrum.smallest:.4f}; a round of averaging "
+        f"leaves {spectrum.contraction:.4f} of an error: {as_count(spectrum.rounds, 'round')} for a millionth"
+    )
+
+
+def _cells(found: Plan, one: Estimate) -> dict[str, str]:
+    """A choice's row of the table, by column."""
+    table, least = found.table, found.cheapest.usual_bytes.high
+    others = {"x table": table.bytes, **({"x gzip": table.gzipped} if table.gzipped else {})}
+    return {
+        "choice": one.name,
+        "bytes": _span(one.usual_bytes, as_bytes),
+        **{name: _span([size / other for size in one.usual_bytes], _times) for name, other in others.items()},
+        "x least": _times(one.usual_bytes.high / least if least else 1.0),
+        "messages": _span(one.messages, _number),
+        "rounds": _span(one.rounds, _number),
+        "time": _span(one.seconds, as_time),
+        "memory": "not told" if one.memory is None else as_bytes(one.memory),
+        "sums": _error(one),
+    }
+
+
+def _option(one: Estimate) -> str:
+    """How `vpem fit` is told to add so."""
+    if isinstance(one.summation, vpem.Consensus):
+        rounds = one.summation.rounds
+        return "--sum consensus" + ("" if rounds is None else f" --rounds {rounds}")
+    return "--sum differences" if one.is_lossy else "--sum exact"
+
+
+def _error(one: Estimate) -> str:
+    if one.error_factor is None:
+        return "not told"
+    if one.error_factor == 0:
+        return "exact in the end" if one.is_lossy else "exact"
+    return f"off by {one.error_factor:.0e}"
+
+
+def _times(share: float) -> str:
+    return f"{share:.2g}" if share < 10 else f"{share:,.0f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _span(ends: Sequence[float], words: Callable[[float], str]) -> str:
+    """As "2 to 3 MB", or as one number if both are the same."""
+    low, high = map(words, ends)
+    unit = high.partition(" ")[2]
+    return high if low == high else f"{low.removesuffix(f' {unit}') if unit else low} to {high}"
+
+
+def _as_dict(found: Plan, spans: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    """The same for programs: bytes, seconds, and pairs of from and to."""
+    network, study, spectrum = found.network, found.study, found.spectrum
+    return {
+        "parties": {str(party): len(own) for party, own in network.named_columns().items()},
+        "links": network.links.number_of_edges(),
+        "diameter": network.diameter,
+        "spectrum": None if spectrum is None else spectrum._asdict(),
+        "rows": study.n_rows,
+        "components": study.n_components,
+        "starts": study.n_init,
+        **spans,
+        "bandwidth": found.line.bandwidth,
+        "latency": found.line.latency,
+        "table": found.table._asdict(),
+        "choices": {
+            one.name: {
+                "bytes": one.usual_bytes,
+                "bounds": one.bytes,
+                "messages": one.messages,
+                "rounds": one.rounds,
+                "seconds": one.seconds,
+                "memory": one.memory,
+                "error_factor": one.error_factor,
+                "exact_in_the_end": one.is_lossy,
+            }
+            for one in found.estimates
+        },
+        "cheapest": found.cheapest.name,
+        "quickest": found.quickest.name,
+        "default": found.default,
+    }

@@ -1,0 +1,155 @@
+"""A start from labels: one small message up from each party, and one down.
+
+Roots send the labels of local clusters, packed to bits, to the server of a star or up a spanning tree. The agent at
+the top finds one label for each row from all of them, and the labels go down to all: everywhere the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.decisions.cells import NO_LABEL, label_rows
+from vpem.core.network.hubs import HubNumber, Position
+from vpem.core.network.packets import (
+    Bytes,
+    bits_for,
+    decode_packet,
+    pack_bits,
+    packed_bytes,
+    packet_bytes,
+    split_packets,
+    unpack_bits,
+)
+from vpem.core.network.parties import Network
+from vpem.core.network.star import Star
+from vpem.core.network.summation import (
+    LABELS,
+    NO_MEMORY,
+    Array,
+    Memory,
+    Payload,
+    Place,
+    Round,
+    Shape,
+    Summation,
+    WrongMessageError,
+)
+from vpem.core.network.tree import Tree, grow
+
+NOTHING: Bytes = np.empty(0, dtype=np.uint8)
+
+
+class Way(NamedTuple):
+    """How messages go up and down again."""
+
+    top: Position
+    n_up: int
+    """Rounds until all is at the top."""
+    brings: Mapping[Position, frozenset[HubNumber]]
+    """The hubs whose packets each agent sends up."""
+
+
+@dataclass(frozen=True)
+class Labels(Summation):
+    """Not a sum, but it goes the way of one: packets are joined on their way up, labels come down.
+
+    A term is a hub's packet (`vpem.core.network.packets`); the result has one label for each row. The shape says how
+    many rows and how many hubs there are.
+    """
+
+    n_clusters: int
+    seed: int
+    """Of the clustering at the top."""
+
+    @property
+    def is_common(self) -> bool:
+        """All get the same labels."""
+        return True
+
+    def schedule(
+        self,
+        network: Network,
+        position: Position,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[Position] | None = None,  # noqa: ARG002 (all need a start)
+    ) -> list[Round[Position]]:
+        """The rounds of a star's sum, or of a tree's."""
+        summation = Star() if network.is_star else Tree()
+        parts = summation.schedule(network, position, values=values, decision=decision)
+        return [part._replace(kind=LABELS) for part in parts]
+
+    def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (the shape says it)
+        """At most all hubs' packets, or the labels."""
+        most = max(shape.width * packet_bytes(shape.n_rows), packed_bytes(shape.n_rows, self.n_clusters + 1))
+        return Payload(most, "u1", is_fixed=False)
+
+    def begin(self, place: Place, carry: Memory, term: NDArray[Any] | None) -> Memory:  # noqa: ARG002 (nothing to carry)
+        """A root's packet; an agent that is alone has all packets already."""
+        packets = NOTHING if term is None else term
+        return {"values": self._label(place, packets) if len(place.network.positions) == 1 else packets}
+
+    def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
+        """On the way up, join packets, and find labels at the top; on the way down, take these."""
+        way = place.network.remember(Labels, find_way)
+        if step >= way.n_up:
+            ((sender, labels),) = received.items()
+            self._unpack(place, labels, sender)
+            return {"values": labels}
+        packets = split_packets(state["values"], place.shape.n_rows, place.position)
+        for sender, content in received.items():
+            own = split_packets(content, place.shape.n_rows, sender)
+            if own.keys() != way.brings[sender]:
+                hubs = f"{sorted(way.brings[sender])}, got {sorted(own)}"
+                raise WrongMessageError(sender, f"expected the local labels of hubs {hubs}")
+            for packet in own.values():
+                decode_packet(packet, place.shape.n_rows, sender)
+            packets |= own
+        joined = np.concatenate([NOTHING, *(packets[hub] for hub in sorted(packets))])
+        return {"values": self._label(place, joined) if place.position == way.top else joined}
+
+    def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
+        """One label for each row, (n_rows,); `NO_LABEL` for rows that no hub has."""
+        labels = self._unpack(place, state["values"], place.position).astype(np.float64)
+        labels[labels == self.n_clusters] = NO_LABEL
+        return labels, NO_MEMORY
+
+    def _label(self, place: Place, packets: Bytes) -> Bytes:
+        """The labels of all rows, packed, from all hubs' packets."""
+        n_rows, position = place.shape.n_rows, place.position
+        found = split_packets(packets, n_rows, position)
+        local = [decode_packet(found[hub], n_rows, position) for hub in sorted(found)]
+        n_columns = [len(held) for held in place.network.block_columns]
+        labels = label_rows(local, n_columns, self.n_clusters, self.seed)
+        labels[labels == NO_LABEL] = self.n_clusters
+        return pack_bits(labels.astype(np.uint8), bits_for(self.n_clusters + 1))
+
+    def _unpack(self, place: Place, packed: Bytes, sender: Position) -> Bytes:
+        """Labels from their bits; the number of components if there is none."""
+        n_rows, n_codes = place.shape.n_rows, self.n_clusters + 1
+        if len(packed) != packed_bytes(n_rows, n_codes):
+            problem = f"expected labels in {packed_bytes(n_rows, n_codes)} bytes, got {len(packed)}"
+            raise WrongMessageError(sender, problem)
+        labels = unpack_bits(packed, n_rows, bits_for(n_codes))
+        if labels.max() >= n_codes:
+            raise WrongMessageError(sender, f"expected labels from 0 to {self.n_clusters}, got {labels.max()}")
+        return labels
+
+
+def find_way(network: Network) -> Way:
+    """How packets go up a network."""
+    hub_of_root = {hub.root: HubNumber(number) for number, hub in enumerate(network.hubs)}
+    own = {position: {hub_of_root[position]} if position in hub_of_root else set() for position in network.positions}
+    if network.is_star:
+        return Way(network.server, 1, {position: frozenset(hubs) for position, hubs in own.items()})
+    tree = network.remember(Tree, grow)
+    for position in sorted(tree.above, key=lambda position: -tree.levels[position]):
+        own[tree.above[position]] |= own[position]
+    (top,) = own.keys() - tree.above.keys()
+    return Way(top, tree.depth, {position: frozenset(hubs) for position, hubs in own.items()})

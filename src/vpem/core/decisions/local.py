@@ -1,0 +1,169 @@
+"""Local clusters: how a hub's root sums up its own columns before any message, for a start from labels.
+
+Columns are divided by their deviations. Local k-means sees a sample of the hub's rows; then every row gets the label
+of the nearest centre, by the values that are there. Both engines do this block by block, with the same arrays in the
+same tiles, so that the labels are the same to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks import kernels
+from vpem.core.blocks.tiles import ColumnTally, Distances, Tile, columns_first
+from vpem.core.decisions.initial import (
+    KMEANS_TOL,
+    draw_candidates,
+    movement_limit,
+    n_candidates,
+    potentials,
+)
+from vpem.core.network.packets import ABSENT, MOST_LOCAL, LocalLabels
+from vpem.core.rows import Table
+
+Array = NDArray[np.float64]
+Columns = NDArray[np.intp]
+
+SAMPLE = 2**14
+"""About as many rows does local k-means see."""
+
+TILE_ROWS = 2**12
+"""Rows of a tile, whatever the width of the table: the same at an agent and in the simulation."""
+
+N_TRIES = 2
+"""Starts of local k-means, of which the best is taken."""
+
+MOST_ITERATIONS = 25
+"""Of local k-means."""
+
+
+def draw_seed(rng: np.random.Generator) -> int:
+    """Seed of one start's local clusters, and of what is made of them."""
+    return int(rng.integers(2**63))
+
+
+def describe_rows(
+    X: Table, blocks: Sequence[Columns], counts: Sequence[int], hubs: Sequence[int], seed: int
+) -> list[LocalLabels]:
+    """Local labels of some hubs: of all in the simulation, of its own at an agent.
+
+    Parameters
+    ----------
+    X : Table of shape (n_rows, n_columns)
+    blocks : sequence of arrays of int
+        Columns of each hub.
+    counts : sequence of int
+        How many values the fullest column of each hub has.
+    hubs : sequence of int
+        Their numbers.
+    seed : int
+        From `draw_seed`.
+    """
+    samples = _draw_samples(X, blocks, counts, seed)
+    found = [
+        local_clusters(sample, np.random.default_rng([seed, 1 + hub]))
+        for sample, hub in zip(samples, hubs, strict=True)
+    ]
+    codes = np.empty((len(blocks), len(X)), dtype=np.uint8)
+    sums = [np.zeros((2, len(centres))) for _, centres in found]
+    for rows, chunk in _chunks(X):
+        for block, (held, (scales, centres), own) in enumerate(zip(blocks, found, sums, strict=True)):
+            XT = columns_first(chunk, held) / scales[:, None]
+            codes[block, rows], squares = nearest(XT, centres)
+            is_there = codes[block, rows] != ABSENT
+            labels = codes[block, rows][is_there]
+            own += [np.bincount(labels, each, len(centres)) for each in (None, squares[is_there])]
+    return [
+        LocalLabels(code, np.square(centres[:, None] - centres).sum(axis=2), own[1] / np.maximum(own[0], 1.0))
+        for code, (_, centres), own in zip(codes, found, sums, strict=True)
+    ]
+
+
+def local_clusters(XT: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Deviations of columns, and centres of local clusters in units of these, from a sample (n_columns, n_rows).
+
+    There are at most `MOST_LOCAL` clusters, and fewer if the rows cannot be told apart.
+    """
+    is_there = ~np.isnan(XT)
+    counts = is_there.sum(axis=1)
+    means = np.where(is_there, XT, 0.0).sum(axis=1) / np.maximum(counts, 1)
+    deviations = np.where(is_there, XT - means[:, None], 0.0)
+    scales = np.sqrt(np.square(deviations).sum(axis=1) / np.maximum(counts, 1))
+    # A column of which the sample has nothing tells nothing.
+    scales = np.where(counts == 0, np.inf, np.where(scales > 0, scales, 1.0))
+    XT = XT / scales[:, None]
+    filled = np.where(is_there, XT, (means / scales)[:, None])
+    best, lowest = np.empty((0, len(XT))), np.inf
+    for _ in range(N_TRIES):
+        centres, inertia = _lloyd(XT, _plus_plus(XT, filled, rng))
+        if inertia < lowest:
+            best, lowest = centres, inertia
+    return scales, best
+
+
+def nearest(XT: Array, centres: Array) -> tuple[NDArray[np.uint8], Array]:
+    """The nearest centre of each row, or `ABSENT` if all its values are missing; and the squared distance."""
+    distances = _distances(XT, centres)
+    codes = distances.argmin(axis=0).astype(np.uint8)
+    codes[np.isnan(XT).all(axis=0)] = ABSENT
+    return codes, distances.min(axis=0)
+
+
+def _draw_samples(X: Table, blocks: Sequence[Columns], counts: Sequence[int], seed: int) -> list[Array]:
+    """Some of the rows that each hub has, (n_columns, n_rows): all, if they are few."""
+    rng = np.random.default_rng([seed, 0])
+    parts: list[list[Array]] = [[] for _ in blocks]
+    for _, chunk in _chunks(X):
+        lots = rng.random(len(chunk))
+        for held, count, own in zip(blocks, counts, parts, strict=True):
+            XT = columns_first(chunk[lots * count < SAMPLE], held)
+            own.append(XT[:, ~np.isnan(XT).all(axis=0)])
+    return [np.concatenate(own, axis=1) for own in parts]
+
+
+def _chunks(X: Table) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    for start in range(0, len(X), TILE_ROWS):
+        rows = slice(start, min(start + TILE_ROWS, len(X)))
+        yield rows, X[rows]
+
+
+def _distances(XT: Array, centres: Array) -> Array:
+    """Squared distances, (n_centres, n_rows), by the values that are there."""
+    out = np.zeros((1, len(centres), XT.shape[1]))
+    Distances(centres).add(Tile(XT, slice(0, XT.shape[1])), np.zeros(len(XT), dtype=np.int64), out)
+    out *= -2.0
+    found: Array = out[0]
+    return found
+
+
+def _plus_plus(XT: Array, filled: Array, rng: np.random.Generator) -> Array:
+    """First centres: rows chosen by k-means++, as long as there are rows elsewhere; (n_centres, n_columns)."""
+    picked = rng.integers(XT.shape[1], size=1)
+    closest = _distances(XT, filled[:, picked].T)[0]
+    while len(picked) < MOST_LOCAL and closest.max() > 0:
+        drawn = draw_candidates(rng, closest, n_candidates(MOST_LOCAL))
+        distances = _distances(XT, filled[:, drawn].T)
+        best = int(potentials(closest, distances.T).argmin())
+        picked, closest = np.append(picked, drawn[best]), np.minimum(closest, distances[best])
+    return filled[:, picked].T
+
+
+def _lloyd(XT: Array, centres: Array) -> tuple[Array, float]:
+    """Lloyd's algorithm; centres that have rows, and the sum of squared distances."""
+    limit = movement_limit(KMEANS_TOL, np.ones(len(XT)), centres, len(XT))
+    tile, views = Tile(XT, slice(0, XT.shape[1])), np.zeros(len(XT), dtype=np.int64)
+    for _ in range(MOST_ITERATIONS):
+        centres = np.ascontiguousarray(centres)
+        sums = -0.5 * _distances(XT, centres)[None]
+        scores, counts, tally = np.empty((1, XT.shape[1])), np.zeros((1, len(centres))), ColumnTally(centres)
+        kernels.respond_nearest(sums, scores, counts)
+        tally.collect(tile, sums, views)
+        moved = tally.means()
+        settled = np.square(moved - centres).sum() <= limit
+        centres = moved[counts[0] > 0]
+        if settled:
+            break
+    return centres, float(scores.sum())
