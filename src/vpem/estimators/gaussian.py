@@ -74,7 +74,7 @@ class VerticalGaussianMixture(VerticalMixture):
     summation : Star, Tree, Differences, Consensus or None, default=None
         How the network adds. None: the exact sum, ``Star()`` on a star, else ``Tree()``. ``Differences(...)`` around
         one of these sends far fewer bytes. ``Consensus(rounds)`` is the paper's, for comparison and for links that
-        come and go.
+        come and go; ``Consensus("auto")`` averages with far fewer rounds.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas", "auto" or None, default=None

@@ -20,7 +20,7 @@ from vpem.core.network.costs import Sendings, find_sendings
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
-from vpem.core.network.summation import ITERATE, Lengths, Shape, Summation
+from vpem.core.network.summation import ITERATE, NO_MEMORY, Lengths, Shape, Summation
 from vpem.core.network.traffic import Traffic
 from vpem.core.settings import STARTS, n_decisions
 
@@ -70,6 +70,17 @@ class Exchange(NamedTuple):
     n_decisions: int = 0
     series: str = ""
     times: int = 1
+    stage: int = 0
+    """See `vpem.core.network.summation.Summation.stage`."""
+
+
+def in_stages(summation: Summation, part: Exchange) -> list[Exchange]:
+    """The first sum of a series, and those after it, which may have other rounds."""
+    if part.shape is None:
+        return [part]
+    first = summation.stage(part.shape, part.series, NO_MEMORY)
+    later = summation.later_stage(part.shape, part.series)
+    return [part._replace(times=1, stage=first), part._replace(times=part.times - 1, stage=later)]
 
 
 def start_exchanges(summation: Summation, network: Network, study: Study, kmeans_iterations: int) -> list[Exchange]:
@@ -131,10 +142,10 @@ def fit_exchanges(
     one_start = start_exchanges(summation, network, study, kmeans_iterations)
     one_pass = [part._replace(times=iterations + 1) for part in pass_exchanges(summation, study)]
     counts: dict[Exchange, int] = {}
-    for part in (*one_start, *one_pass):
+    for part in [one for whole in (*one_start, *one_pass) for one in in_stages(summation, whole)]:
         alone = part._replace(times=1)
         counts[alone] = counts.get(alone, 0) + part.times * study.n_init
-    return [part._replace(times=times) for part, times in counts.items()]
+    return [part._replace(times=times) for part, times in counts.items() if times > 0]
 
 
 LENGTHS: dict[str, Pick] = {
@@ -171,9 +182,10 @@ def planned_traffic(
     key = "before", summation, study.n_rows, study.hops
     total = network.remember(key, partial(_before, summation, study))
     busiest = int(total.table[:, [1, 3]].max())  # of one agent: it is nearly the same one in all rounds
-    for shape, decisions, series, times in fit_exchanges(summation, network, study, iterations, kmeans_iterations):
+    parts = fit_exchanges(summation, network, study, iterations, kmeans_iterations)
+    for shape, decisions, series, times, stage in parts:
         value_bytes = 0 if shape is None else pick(summation.lengths(network, shape, series))
-        way = summation, shape is not None, decisions > 0
+        way = summation, shape is not None, decisions > 0, stage
         sendings = network.remember(("sendings", *way), partial(_sendings, *way))
         total += sendings.traffic(value_bytes, decisions) * times
         busiest += sendings.busiest(value_bytes, decisions) * times
@@ -189,5 +201,5 @@ def _before(summation: Summation, study: Study, network: Network) -> Traffic:
     return meeting + pooling_traffic(network, study.n_rows)
 
 
-def _sendings(summation: Summation, values: bool, decision: bool, network: Network) -> Sendings:
-    return find_sendings(summation, network, values=values, decision=decision)
+def _sendings(summation: Summation, values: bool, decision: bool, stage: int, network: Network) -> Sendings:
+    return find_sendings(summation, network, values=values, decision=decision, stage=stage)

@@ -85,6 +85,11 @@ class Channel:
             self._adder.carries.clear()
         return self
 
+    def retreat(self) -> None:
+        """Let all agents drop what has misled them."""
+        if isinstance(self._adder, MessageAdder):
+            self._adder.retreat()
+
     def room(self, n_hubs: int, n_values: int) -> Array:
         """Room for the terms of a whole sum; the same as long as it is the same size."""
         if self._room.shape != (n_hubs, n_values):

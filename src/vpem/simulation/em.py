@@ -22,6 +22,7 @@ from vpem.core.network.summation import Shape
 from vpem.core.network.traffic import Traffic
 from vpem.core.settings import Settings
 from vpem.simulation.channel import Channel
+from vpem.simulation.guarding import Guard
 from vpem.simulation.jumps import Jumper
 from vpem.simulation.model import Mixture, Problem
 from vpem.simulation.repair import Repairer
@@ -154,18 +155,16 @@ def em(
     monitor : callable, optional
         Called after each iteration with its number and the lower bound (mean over roots); True ends the run there.
     """
-    n_samples = len(problem.X)
-    batches = batch_slices(n_samples, batch_size or n_samples)
+    batches = batch_slices(len(problem.X), batch_size or len(problem.X))
     channel.begin(start.weights)
-    repairer = Repairer(problem, channel)
-    jumper = None if settings.accelerate is None else Jumper(channel)
+    repairer, guard, jumper = Repairer(problem, channel), Guard(channel), Jumper(channel, settings.accelerate)
     history = [] if before is None else [before]
     n_before = len(history)
-    mixture, converged, batched, lossy = start, False, batch_size is not None, channel.summation.is_lossy
+    mixture, sound, converged = start, False, False
+    batched, lossy = batch_size is not None, channel.summation.is_lossy
     kept: Sequence[Kept | None] = [None] * len(batches)
-    sound = False
     while len(history) - n_before < settings.max_iter and not converged:
-        iteration, before_pass = len(history) - n_before + 1, mixture
+        iteration, before_pass = len(history) - n_before + 1, guard.keep(mixture)
         now = begin_pass(kept, settings.density, channel.n_views, fresh=not sound, lossy=lossy)
         mixture, now, collapsed = _one_pass(problem, channel, mixture, settings, batches, now, batched)
         assert now.earlier is not None, "a table has rows"
@@ -175,17 +174,19 @@ def em(
         try:
             mixture, sound = repairer.visit(iteration, mixture, now.earlier.counts, collapsed, now.worst_rows)
         except CollapsedComponentError:
-            first = begin_pass(kept, settings.density, lossy=lossy)
-            _last_sums(problem, channel, mixture, settings, batches[:1], first, batched)  # on which all hear of it
+            _last_sums(problem, channel, mixture, settings, batches[:1], kept, batched)  # on which all hear of it
             raise
         would_stop = bool(has_converged(history, settings.tol, 1 + lossy).all())
         converged = sound and would_stop
-        if jumper is not None:
-            decision = np.array([float(would_stop), history[-1].min(), float(sound)])
-            mixture = jumper.visit(before_pass, mixture, decision, is_due, iteration < settings.max_iter)
+        decision = np.array([float(would_stop), history[-1].min(), float(sound)])
+        mixture = jumper.visit(before_pass, mixture, decision, is_due, iteration < settings.max_iter)
         if monitor is not None and monitor(iteration, float(history[-1].mean())):
             break
-    _last_sums(problem, channel, mixture, settings, batches, begin_pass(kept, settings.density, lossy=lossy), batched)
+        goes_on = sound and not converged and iteration < settings.max_iter
+        if guard.must_retreat(history[n_before:], is_due, goes_on):
+            _last_sums(problem, channel, mixture, settings, batches[:1], kept, batched)
+            mixture, sound = guard.retreat(), False
+    _last_sums(problem, channel, mixture, settings, batches, kept, batched)
     return MixtureFit(mixture, tuple(history[n_before:]), converged, repairer.all_repairs(), channel.traffic)
 
 
@@ -226,10 +227,11 @@ def _last_sums(
     mixture: Mixture,
     settings: Settings,
     batches: Sequence[slice],
-    now: BatchPass,
+    kept: Sequence[Kept | None],
     batched: bool,
 ) -> None:
     """The E-step of the final parameters, with the decision to stop: made only if its bytes depend on the data."""
+    now = begin_pass(kept, settings.density, lossy=channel.summation.is_lossy)
     for number, batch in enumerate(batches):
         about = _about(problem, settings, number, has_energy=now.has_energy(batched))
         now = now.skip()

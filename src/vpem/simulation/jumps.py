@@ -11,10 +11,10 @@ from vpem.simulation.model import Mixture
 
 
 class Jumper:
-    """Lets all parties jump after every other iteration, as they agree."""
+    """Lets all parties jump after every other iteration, as they agree; never, if `accelerate` is None."""
 
-    def __init__(self, channel: Channel):
-        self.channel, self.cycle = channel, Cycle()
+    def __init__(self, channel: Channel, accelerate: str | None):
+        self.channel, self.cycle, self.is_on = channel, Cycle(), accelerate is not None
 
     def visit(self, before: Mixture, after: Mixture, decision: Decision, may_go_on: bool, may_jump: bool) -> Mixture:
         """The mixture to go on from.
@@ -29,6 +29,8 @@ class Jumper:
         may_jump : bool
             Whether another iteration follows.
         """
+        if not self.is_on:
+            return after
         if not may_go_on:
             self.cycle = self.cycle.again()
             return after

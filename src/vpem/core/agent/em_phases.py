@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vpem.core.agent.progress import Array, Model, Prediction, Progress, Run
+from vpem.core.agent.progress import Array, Model, Parameters, Prediction, Progress, Run
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.density import CollapsedComponentError
@@ -19,8 +19,9 @@ from vpem.core.blocks.weights import make_weights, normalize
 from vpem.core.decisions.acceleration import Point, make_point, take_point
 from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import make_cases, repair_weights
+from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better
-from vpem.core.network.summation import Shape
+from vpem.core.network.summation import Shape, lasting
 
 
 def begin_run(
@@ -68,6 +69,10 @@ def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress
             run = _agree(work, run, outcome.decision)
         except CollapsedComponentError as error:  # another start may do better
             return _end_run(work, progress, error)
+        if work.summation.is_guarded:
+            if _must_retreat(run):
+                return _retreat(work, progress, run)
+            run = replace(run, earlier=(*run.earlier, Parameters(run.weights, run.block))[-ITERATIONS_BACK:])
     if run.block is not None:
         rows, n_components = work.batches[run.visits.number], work.settings.n_components
         n_rows = rows.stop - rows.start
@@ -135,7 +140,8 @@ def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     if run.block is not None and run.weights is not None and repaired:
         block = work.density.restart(run.block, repaired, work.rows(rows), work.overall.blocks[0])
         run = replace(run, block=block, weights=repair_weights(run.weights, repaired))
-    return replace(progress, phase="iterate", run=_find_broken(work, run, repaired))
+    run = replace(_find_broken(work, run, repaired), earlier=())
+    return replace(progress, phase="iterate", run=run)
 
 
 def _agree(work: Work, run: Run, decision: Array) -> Run:
@@ -158,6 +164,29 @@ def _agree(work: Work, run: Run, decision: Array) -> Run:
         visits=begin_pass(run.visits.kept, work.density, fresh=not sound, lossy=work.is_lossy),
         collapsed=(),
     )
+
+
+def _must_retreat(run: Run) -> bool:
+    """Whether all go back, and leave the sum that they have just made."""
+    is_sound = not run.repaired and not run.queue.waiting
+    return is_sound and not run.final and must_retreat(run.agreed, len(run.earlier), run.n_retreats)
+
+
+def _retreat(work: Work, progress: Progress, run: Run) -> Progress:
+    """Go back to earlier parameters; the last iteration is agreed on again with the sum that follows."""
+    there = run.earlier[0]
+    run = replace(
+        run,
+        findings=np.full_like(run.findings, math.inf),
+        weights=there.weights,
+        block=there.block,
+        agreed=run.agreed[:-1],
+        repaired=True,
+        earlier=(),
+        n_retreats=run.n_retreats + 1,
+    )
+    memories = {name: lasting(work.summation, work.summation.retreat(own)) for name, own in progress.memories.items()}
+    return replace(progress, memories=memories, run=run)
 
 
 def _respond(run: Run, sums: Array) -> Run:

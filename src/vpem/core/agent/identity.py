@@ -63,8 +63,8 @@ class Identity:
         self._awaited: tuple[int, dict[int, Awaited | None]] = (-1, {})
         self._roles: tuple[object, Roles] | None = None
         self._meeting_rounds: tuple[object, int | None] = (None, None)
-        self._schedules: dict[tuple[Roles, str, bool], Schedule] = {}
-        self._last: tuple[object, str, bool, Schedule] = (None, "", False, [])
+        self._schedules: dict[tuple[Roles, str, bool, int], Schedule] = {}
+        self._last: tuple[object, str, bool, int, Schedule] = (None, "", False, 0, [])
 
     def record(self, state: AgentState) -> Record:
         """What the agent tells everybody of itself."""
@@ -204,20 +204,21 @@ class Identity:
         if state.exchange is None:
             raise LocalProtocolError(self.number, None, state.round, "expected an exchange with rounds, got none")
         records, phase, has_decision = state.records, state.progress.phase, state.exchange.decision is not None
-        last = self._last
-        if last[0] is not records or last[1] != phase or last[2] != has_decision:
-            key = (self.roles(state), phase, has_decision)
+        stage, last = state.exchange.stage, self._last
+        if last[0] is not records or last[1:4] != (phase, has_decision, stage):
+            key = (self.roles(state), phase, has_decision, stage)
             if key not in self._schedules:
-                self._schedules[key] = self._make_schedule(state, has_decision)
-            self._last = last = (records, phase, has_decision, self._schedules[key])
-        return last[3]
+                self._schedules[key] = self._make_schedule(state, has_decision, stage)
+            self._last = last = (records, phase, has_decision, stage, self._schedules[key])
+        return last[4]
 
-    def _make_schedule(self, state: AgentState, has_decision: bool) -> Schedule:
+    def _make_schedule(self, state: AgentState, has_decision: bool, stage: int) -> Schedule:
         """All rounds of an exchange, by the agents' numbers."""
         work, kind = self.work(state), PHASES[state.progress.phase].exchange
         numbers = work.roles.numbers
         found: dict[int, Round[AgentNumber]] = {}
-        parts = self._rounds_of(work.roles.network, work.position, kind, has_decision, self.audience(state))
+        network, audience = work.roles.network, self.audience(state)
+        parts = self._rounds_of(network, work.position, kind, has_decision, stage, audience)
         for part in parts:
             if id(part) not in found:  # many rounds are one and the same
                 found[id(part)] = Round(
@@ -236,14 +237,15 @@ class Identity:
         position: Position,
         kind: str,
         has_decision: bool,
+        stage: int = 0,
         audience: frozenset[Position] | None = None,
     ) -> Sequence[Round[Position]]:
         """An agent's rounds of one kind of exchange, by positions."""
         if kind == "columns":
             return column_rounds(network, position)
         summation = label_exchange(self.agreement, 0) if kind == "labels" else self.agreement.summation
-        return summation.schedule(
-            network, position, values=kind in BY_SUMMATION, decision=has_decision, audience=audience
+        return summation.schedule_in(
+            stage, network, position, values=kind in BY_SUMMATION, decision=has_decision, audience=audience
         )
 
     def can_be_ahead(self, state: AgentState, peer: AgentNumber, ahead: int) -> bool:
@@ -253,14 +255,18 @@ class Identity:
         decision to which another has not contributed.
         """
         roles, exchange = self.roles(state), state.exchange
-        now: list[tuple[str, bool]] = []
+        now: list[tuple[str, bool, int]] = []
         at = -1
         if exchange is not None:
-            now, at = [(PHASES[state.progress.phase].exchange, exchange.decision is not None)], exchange.step
-        later = [("sum", True), ("sum", False), ("decision", True)]
+            now = [(PHASES[state.progress.phase].exchange, exchange.decision is not None, exchange.stage)]
+            at = exchange.step
+        later = [
+            ("sum", tells, stage) for stage in range(self.agreement.summation.n_stages) for tells in (True, False)
+        ]
+        later.append(("decision", True, 0))
         if self.agreement.init_params == "labels":
-            later.append(("labels", False))
-        pooled = [("columns", False)] if roles.network.depth > 0 else []
+            later.append(("labels", False, 0))
+        pooled = [("columns", False, 0)] if roles.network.depth > 0 else []
         me, sender, step = roles.position_of[self.number], roles.position_of[peer], max(at, 0) + ahead
         for chain in [[*now, *before, option] for before in ([], pooled) for option in later]:
             rounds = roles.network.remember((self.agreement.summation, *chain), partial(self._rounds_of_all, chain))
@@ -268,7 +274,7 @@ class Identity:
                 return True
         return False
 
-    def _rounds_of_all(self, chain: Sequence[tuple[str, bool]], network: Network) -> list[list[Round[Position]]]:
+    def _rounds_of_all(self, chain: Sequence[tuple[str, bool, int]], network: Network) -> list[list[Round[Position]]]:
         """Every agent's rounds of some exchanges, one after the other."""
         return [
             [part for kind in chain for part in self._rounds_of(network, place, *kind)] for place in network.positions

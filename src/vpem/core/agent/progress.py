@@ -61,6 +61,15 @@ class Clustering:
 
 
 @dataclass(frozen=True, eq=False)
+class Parameters:
+    """Of a root; an agent without any has none."""
+
+    weights: Array | None = None
+    """(n_components,)"""
+    block: Block | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """EM from one start. Only roots have parameters."""
 
@@ -76,7 +85,7 @@ class Run:
     queue: RepairQueue = field(default_factory=RepairQueue)
     start_cases: tuple[Case, ...] = ()
     repaired: bool = False
-    """Whether a component was restarted after the last iteration."""
+    """Whether a component was restarted, or all went back, after the last iteration."""
     agreed: tuple[float, ...] = ()
     """Lower bounds of the last iterations, of the root that sees the smallest."""
     converged: bool = False
@@ -87,6 +96,9 @@ class Run:
     collapsed: tuple[int, ...] = ()
     cycle: Cycle = field(default_factory=Cycle)
     """Of accelerated EM."""
+    earlier: tuple[Parameters, ...] = ()
+    """Before the last iterations, where all may go back; see `vpem.core.decisions.retreating`."""
+    n_retreats: int = 0
     responsibilities: Array | None = None
     """(n_rows, n_components): of the final parameters, as far as they have been found."""
 
@@ -162,6 +174,8 @@ class Exchange(NamedTuple):
     shape: Shape = Shape(0, 0)
     """Of what is added, the same for all agents."""
     series: str = ""
+    stage: int = 0
+    """Of the sum; see `vpem.core.network.summation.Summation.stage`."""
     state: Memory = NO_MEMORY
     """What the summation has so far."""
     decision: Array | None = None

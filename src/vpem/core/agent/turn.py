@@ -159,9 +159,11 @@ class Turn:
             begun=draft.round, shape=offer.shape, series=offer.series, decision=offer.decision, pieces=pieces
         )
         if PHASES[draft.progress.phase].exchange in BY_SUMMATION:
+            summation = self.identity.summation(draft)
             carry = draft.progress.memories.get(offer.series, NO_MEMORY)
+            draft.exchange = draft.exchange._replace(stage=summation.stage(offer.shape, offer.series, carry))
             with blaming(self.identity, draft):
-                state = self.identity.summation(draft).begin(self.identity.place(draft), carry, offer.values)
+                state = summation.begin(self.identity.place(draft), carry, offer.values)
             draft.exchange = draft.exchange._replace(state=state)
         if draft.mailbox:
             Inbox(self.identity, draft).check_kept()

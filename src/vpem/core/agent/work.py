@@ -23,7 +23,7 @@ from vpem.core.decisions.local import draw_seed
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Hub, HubNumber, Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Shape
+from vpem.core.network.summation import Shape, Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement, Settings
 
@@ -105,9 +105,14 @@ class Work:
         return table
 
     @property
+    def summation(self) -> Summation:
+        """How the network adds."""
+        return self.roles.agreement.summation
+
+    @property
     def is_lossy(self) -> bool:
         """Whether sums lag behind."""
-        return self.roles.agreement.summation.is_lossy
+        return self.summation.is_lossy
 
     @cached_property
     def batches(self) -> list[slice]:

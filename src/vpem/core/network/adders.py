@@ -131,6 +131,11 @@ class MessageAdder:
         self.view_of_hub = np.arange(len(self.network.hubs))
         return self
 
+    def retreat(self) -> None:
+        """What agents carry has misled them."""
+        for series, carries in self.carries.items():
+            self.carries[series] = [lasting(self.summation, self.summation.retreat(carry)) for carry in carries]
+
     def add(
         self, terms: Sequence[NDArray[Any]] | Array, shape: Shape, series: str = "", n_decisions: int = 0
     ) -> tuple[Array, Traffic]:
@@ -151,7 +156,13 @@ class MessageAdder:
 
         states = self.run(begin, places)
         schedules = [
-            summation.schedule(network, position, values=True, decision=n_decisions > 0)
+            summation.schedule_in(
+                summation.stage(shape, series, carries[position]),
+                network,
+                position,
+                values=True,
+                decision=n_decisions > 0,
+            )
             for position in network.positions
         ]
         sendings = []

@@ -6,19 +6,40 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
+from vpem.core.network.chebyshev import Averaging, accelerate
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Array, Memory, Place, Round, Summation, flood_rounds
+from vpem.core.network.summation import (
+    ITERATE,
+    MOST_RETREATS,
+    NO_MEMORY,
+    Array,
+    Memory,
+    Place,
+    Round,
+    Shape,
+    Summation,
+    flood_rounds,
+)
 
 NEGLIGIBLE_ERROR = 1e-6
 """Share of the spread of the terms that a sum may be wrong by, where no rounds are given."""
+
+AUTO: Literal["auto"] = "auto"
+
+ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
+"""Where rounds have momentum: the same, times the number of agents, of a sum that no other follows, as in
+predictions; of the first one of a series; and of those that go on from it."""
+
+TRACKED = 2
+"""Stage of the sums that go on from others; before it are those that stand alone, and the first of a series."""
 
 SMALLEST_CONTRACTION = 1e-9
 """Below it, one round averages to rounding, as on a complete graph."""
@@ -32,25 +53,33 @@ class Consensus(Summation):
     differs from the exact sum, and from root to root, by a factor of about `rho ** rounds` of the spread
     (`rho = vpem.core.network.graph.contraction(W)`).
 
+    With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), and a sum of EM's iterations goes on
+    from the last one: each agent begins with its last result, plus the change of its own term. That keeps the sum,
+    and what is left of all earlier differences shrinks by `1 / (2 N)` or more in every sum. As EM settles, sums
+    become exact. The first sum of a fit, k-means and predictions have nothing to go on from, and take more rounds. If
+    the likelihood per row falls by more than 0.01 all the same, all agents go back two iterations, forget what they
+    carry, and take half as many rounds again from then on.
+
     Parameters
     ----------
-    rounds : int or None, default=None
-        None: as many as the graph needs for an error factor of 1e-6, and at least its diameter. The number follows
-        from the links, so that every agent finds the same one.
+    rounds : int, "auto" or None, default=None
+        None: as many as the graph needs for an error factor of 1e-6, and at least its diameter. "auto": far fewer, as
+        said above. Both follow from the links, so that every agent finds the same number.
     weights : {"metropolis", "laplacian"}, default="metropolis"
         Metropolis weights, or `I - alpha L`.
     alpha : float, optional
-        For "laplacian": in (0, 2 / lambda_max); by default the fastest constant.
+        For "laplacian": in (0, 2 / lambda_max); by default the fastest constant. It makes no difference to "auto".
     """
 
-    rounds: int | None = None
+    rounds: int | Literal["auto"] | None = None
     weights: str = "metropolis"
     alpha: float | None = None
 
     def __post_init__(self) -> None:
         rounds = self.rounds
-        if rounds is not None and (not isinstance(rounds, Integral) or isinstance(rounds, bool) or rounds < 1):
-            raise ValueError(f"expected rounds to be None or a whole number, 1 or more, got {rounds!r}")
+        is_number = isinstance(rounds, Integral) and not isinstance(rounds, bool) and rounds >= 1
+        if rounds is not None and not (isinstance(rounds, str) and rounds == AUTO) and not is_number:
+            raise ValueError(f"expected rounds to be None, 'auto' or a whole number, 1 or more, got {rounds!r}")
         if self.weights not in ("metropolis", "laplacian"):
             raise ValueError(f"expected weights 'metropolis' or 'laplacian', got {self.weights!r}")
         if self.alpha is not None and self.weights != "laplacian":
@@ -59,6 +88,16 @@ class Consensus(Summation):
             )
         if self.alpha is not None and not (isinstance(self.alpha, Real) and 0 < float(self.alpha) < math.inf):
             raise ValueError(f"expected alpha to be None or a positive number, got {self.alpha!r}")
+
+    @property
+    def n_stages(self) -> int:
+        """See `stage`."""
+        return 1 + TRACKED + MOST_RETREATS if self.rounds == AUTO else 1
+
+    @property
+    def is_guarded(self) -> bool:
+        """Sums that go on from the last ones may lag too far behind."""
+        return self.rounds == AUTO
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there are no links between parties, or alpha does not average over them."""
@@ -76,18 +115,28 @@ class Consensus(Summation):
             return metropolis_weights(network.links)
         return laplacian_weights(network.links, self.alpha)
 
-    def n_rounds(self, network: Network) -> int:
+    def n_rounds(self, network: Network, stage: int = 0) -> int:
         """Rounds of averaging in one sum: as given, or as many as the graph needs."""
-        if self.rounds is not None:
-            return int(self.rounds)
-        return max(network.diameter, self.rounds_needed(network, NEGLIGIBLE_ERROR))
+        rounds, n_agents = self.rounds, len(network.parties)
+        if rounds is None:
+            return max(network.diameter, self._rounds_needed(network, NEGLIGIBLE_ERROR))
+        if rounds != AUTO:
+            return int(rounds)
+        factor = (ALONE, min(FIRST, NEGLIGIBLE_ERROR * n_agents), NEXT)[min(stage, TRACKED)] / n_agents
+        needed = max(network.diameter, self._averaging(network).rounds_needed(factor))
+        return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
     def error_factor(self, network: Network) -> float:
-        """`rho ** rounds`; see `Summation`."""
+        """`rho ** rounds`; see `Summation`. Where sums go on from others, what is left shrinks with every sum."""
+        if self.rounds == AUTO:
+            return 0.0
         return self._contraction(network) ** self.n_rounds(network)
 
-    def rounds_needed(self, network: Network, tolerance: float) -> int:
-        """Rounds after which the error factor is at most `tolerance`."""
+    def rounds_needed(self, network: Network, tolerance: float) -> int | None:
+        """Rounds after which the error factor is at most `tolerance`; None where they are found anyway."""
+        return None if self.rounds == AUTO else self._rounds_needed(network, tolerance)
+
+    def _rounds_needed(self, network: Network, tolerance: float) -> int:
         rho = self._contraction(network)
         if rho <= tolerance:
             return 1
@@ -104,6 +153,46 @@ class Consensus(Summation):
         key = "contraction", self.weights, self.alpha
         return float(network.remember(key, find))
 
+    def _averaging(self, network: Network) -> Averaging:
+        """How a round goes, found once."""
+
+        def find(network: Network) -> Averaging:
+            W = self.mixing_matrix(network)
+            return accelerate(W) if self.rounds == AUTO else Averaging(W)
+
+        key = "averaging", self.weights, self.alpha, self.rounds == AUTO
+        averaging: Averaging = network.remember(key, find)
+        return averaging
+
+    def _momentum(self, network: Network, number: int) -> float:
+        """Of a round of averaging."""
+        if self.rounds != AUTO or number == 0:
+            return 1.0
+
+        def find(network: Network) -> list[float]:
+            most = max(self.n_rounds(network, stage) for stage in range(self.n_stages))
+            return self._averaging(network).momenta(most)
+
+        momenta: list[float] = network.remember(("momenta", self), find)
+        return momenta[number]
+
+    def stage(self, shape: Shape, series: str, carry: Memory) -> int:
+        """A sum by itself, the first of a series, or one that goes on from the last, again after each retreat."""
+        if self.rounds != AUTO or not series:
+            return 0
+        if not series.startswith(ITERATE) or len(carry.get("lead", ())) != shape.n_values:
+            return 1
+        return TRACKED + int(carry["retreats"][0])
+
+    def later_stage(self, shape: Shape, series: str) -> int:
+        """Sums of EM go on from the last one."""
+        is_tracked = self.rounds == AUTO and series.startswith(ITERATE)
+        return TRACKED if is_tracked else self.stage(shape, series, NO_MEMORY)
+
+    def retreat(self, carry: Memory) -> Memory:
+        """Only how often this has happened."""
+        return {"retreats": _retreats(carry) + 1}
+
     def schedule(
         self,
         network: Network,
@@ -111,16 +200,29 @@ class Consensus(Summation):
         *,
         values: bool,
         decision: bool,
-        audience: frozenset[Position] | None = None,  # noqa: ARG002 (who takes part sees the sum)
+        audience: frozenset[Position] | None = None,
     ) -> list[Round[Position]]:
         """Down the hub's tree, then as many rounds of averaging as agreed, then what the decision still lacks."""
+        return self.schedule_in(0, network, position, values=values, decision=decision, audience=audience)
+
+    def schedule_in(
+        self,
+        stage: int,
+        network: Network,
+        position: Position,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[Position] | None = None,  # noqa: ARG002 (who takes part sees the sum)
+    ) -> list[Round[Position]]:
+        """With the rounds of a stage."""
         neighbours = network.neighbours[position]
         found: list[Round[Position]] = []
         if not neighbours:
             return []
         n_rounds = 0
         if values:
-            path, n_rounds = network.paths[position], self.n_rounds(network)
+            path, n_rounds = network.paths[position], self.n_rounds(network, stage)
             for passed in range(network.depth):
                 below = tuple(network.below(position, 1)) if len(path) - 1 == passed else ()
                 above = (path[-2],) if len(path) - 2 == passed else ()
@@ -128,26 +230,56 @@ class Consensus(Summation):
             found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
         return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
 
-    def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:  # noqa: ARG002 (every sum by itself)
+    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:  # noqa: ARG002 (all the same)
+        """How far the last sum was from the agent's own term, if it counts; and how often all went back."""
+        return 8 * (shape.n_values + 1) if self.rounds == AUTO else 0
+
+    def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
         """The hub's term, so that the average over its members and all others is the sum over hubs."""
+        state: Memory = {}
+        if self._is_tracked(place):
+            is_next = self.stage(place.shape, place.series, carry) >= TRACKED
+            lead = carry["lead"] if is_next else np.zeros(place.shape.n_values)
+            state = {"lead": lead, "retreats": _retreats(carry)}
         if term is None:
-            return {}
+            return state
         network = place.network
-        return {"values": term * (len(network.parties) / len(network.hub(place.position).members))}
+        return _with_term(state, term * (len(network.parties) / len(network.hub(place.position).members)))
+
+    def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
+        """The term on its way down the hub's tree, then the average so far."""
+        return state["term"] if step < place.network.depth and "term" in state else state["values"]
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """The root's terms as they are; averages by the agent's own row of weights."""
-        if step < place.network.depth:
+        network = place.network
+        if step < network.depth:
             (term,) = received.values()
-            return {"values": term}
-        weights = place.network.remember(self, self.mixing_matrix)[place.position]
-        total = weights[place.position] * state["values"]
+            return _with_term(state, term)
+        weights, values = self._averaging(network).weights[place.position], state["values"]
+        momentum = self._momentum(network, step - network.depth)
+        total = (momentum * weights[place.position]) * values
         for peer, theirs in received.items():
-            daxpy(theirs, total, a=weights[peer])  # in place, and in one pass
-        return {"values": total}
+            daxpy(theirs, total, a=momentum * weights[peer])  # in place, and in one pass
+        if momentum != 1.0:
+            daxpy(state["before"], total, a=1.0 - momentum)
+        found = {**state, "values": total}
+        return {**found, "before": values} if self.rounds == AUTO else found
 
-    def matrix(self, network: Network) -> Array:
+    def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
+        """The sum; and how far it is from the agent's own term, which is where the next one goes on from."""
+        values = state["values"]
+        if not self._is_tracked(place):
+            return values, NO_MEMORY
+        return values, {"lead": values - state["term"], "retreats": state["retreats"]}
+
+    def _is_tracked(self, place: Place) -> bool:
+        return self.rounds == AUTO and place.series.startswith(ITERATE)
+
+    def matrix(self, network: Network) -> Array | None:
         """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
+        if self.rounds == AUTO:
+            return None
         n_agents = len(network.parties)
         averaging = np.linalg.matrix_power(self.mixing_matrix(network), self.n_rounds(network))
         roots = [hub.root for hub in network.hubs]
@@ -157,3 +289,12 @@ class Consensus(Summation):
                 for hub in network.hubs
             ]
         )
+
+
+def _with_term(state: Memory, term: Array) -> Memory:
+    """An agent that has its hub's term begins to average."""
+    return {**state, "term": term, "values": term + state["lead"]} if state else {"values": term}
+
+
+def _retreats(carry: Memory) -> NDArray[np.int64]:
+    return np.asarray(carry.get("retreats", np.zeros(1, dtype=np.int64)))

@@ -60,11 +60,13 @@ class Sendings:
         return int((most[:-1] * np.diff(edges)).sum())
 
 
-def find_sendings(summation: Summation, network: Network, *, values: bool, decision: bool) -> Sendings:
+def find_sendings(
+    summation: Summation, network: Network, *, values: bool, decision: bool, stage: int = 0
+) -> Sendings:
     """All messages of a sum, a decision, or both."""
     found, n_rounds = [], 0
     for sender in network.positions:
-        schedule = summation.schedule(network, sender, values=values, decision=decision)
+        schedule = summation.schedule_in(stage, network, sender, values=values, decision=decision)
         n_rounds, first = max(n_rounds, len(schedule)), 0
         for _, group in groupby(schedule, key=id):  # many rounds are one and the same
             part, *others = group

@@ -105,6 +105,9 @@ class Place:
     """What this agent kept to itself then."""
 
 
+MOST_RETREATS = 4
+"""How often all agents go back in one run at most; see `Summation.retreat`."""
+
 MOST_GREETING = 1024
 """Bytes of what a summation tells all others in the meeting."""
 
@@ -149,6 +152,16 @@ class Summation(ABC):
         """
         return False
 
+    @property
+    def n_stages(self) -> int:
+        """How many kinds of sums there are that differ in their rounds; see `stage`."""
+        return 1
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether a likelihood that falls is a sign that what agents carry has misled them; see `retreat`."""
+        return False
+
     def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
         """Raise ValueError if this network cannot add this way."""
 
@@ -186,6 +199,31 @@ class Summation(ABC):
         audience : frozenset of int, optional
             The agents that need the sum; None: all.
         """
+
+    def stage(self, shape: Shape, series: str, carry: Memory) -> int:  # noqa: ARG002 (for others to use)
+        """Which kind of sum comes next, where rounds depend on what is carried: the same number for all agents."""
+        return 0
+
+    def later_stage(self, shape: Shape, series: str) -> int:
+        """Stage of the sums of a series after the first one, if all goes well; for plans."""
+        return self.stage(shape, series, NO_MEMORY)
+
+    def schedule_in(
+        self,
+        stage: int,  # noqa: ARG002 (likewise)
+        network: Network,
+        position: Position,
+        *,
+        values: bool,
+        decision: bool,
+        audience: frozenset[Position] | None = None,
+    ) -> Sequence[Round[Position]]:
+        """One agent's rounds in a stage; in stage 0 they are those of `schedule`."""
+        return self.schedule(network, position, values=values, decision=decision, audience=audience)
+
+    def retreat(self, carry: Memory) -> Memory:  # noqa: ARG002 (likewise)
+        """What to carry when all go back to earlier parameters, as sums have misled them."""
+        return NO_MEMORY
 
     def greet(self) -> tuple[bytes, Any]:
         """What an agent tells all others in the meeting, such as a public key; and what it keeps to itself.
