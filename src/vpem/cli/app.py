@@ -138,8 +138,11 @@ Way = Annotated[
 ]
 Accelerate = Annotated[str | None, typer.Option(help="squarem: extrapolate, for fewer iterations.")]
 Rounds = Annotated[
-    int | None,
-    typer.Option(help="Rounds of consensus for each sum; as many as the graph needs, if not given."),
+    str | None,
+    typer.Option(
+        help="Rounds of consensus for each sum; auto: few, as each sum goes on from the last one. As many as the graph "
+        "needs, if not given."
+    ),
 ]
 Covariance = Annotated[str, typer.Option(help="full, tied, diag or spherical, within each block.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]

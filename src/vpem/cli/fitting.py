@@ -120,8 +120,6 @@ def fit(
 ) -> None:
     """Fit a mixture to one table, or to several parties' tables joined by an id.
 
-    For example:
-
     - `vpem fit people.csv --parties parties.toml -k 3 --out model.vpem --report report.html`
     - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --sum differences`
     - `vpem fit stations/*.csv.gz --id year,month,day,hour --ignore wind,name -k 4 --report air.html`
@@ -134,10 +132,8 @@ def fit(
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
     model = _unfitted(covariance, shrinkage, standardize, starts, seed)
     model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
-    model.set_params(
-        hops=hops, batch_size=batch_size, accelerate=accelerate, summation=_summation(graph, way, rounds)
-    )
-    model.check_arguments()
+    model.set_params(hops=hops, batch_size=batch_size, accelerate=accelerate)
+    model.set_params(summation=_summation(graph, way, rounds)).check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
     rows, partition = gather(tables, id_column, parties, unused, form, lambda names: read_graph(graph, names))
@@ -341,7 +337,7 @@ def _title(tables: list[Path], components: int) -> str:
     return f"{', '.join(shown)}, K={components}"
 
 
-def _summation(graph: str, way: str | None, rounds: int | None) -> Summation:
+def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     """What the options say of the network."""
     check_graph(graph)
     exact = vpem.Star() if graph == "star" else vpem.Tree()
@@ -350,7 +346,10 @@ def _summation(graph: str, way: str | None, rounds: int | None) -> Summation:
     check_choices(sum=(way, WAYS))
     if way != "consensus" and rounds is not None:
         raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
-    return {"exact": exact, "differences": vpem.Differences(exact), "consensus": vpem.Consensus(rounds)}[way]
+    if rounds is not None and rounds != "auto" and not rounds.isdecimal():
+        raise TableError(f"expected --rounds to be a whole number or auto, got {rounds!r}")
+    averages = vpem.Consensus("auto" if rounds == "auto" else None if rounds is None else int(rounds))
+    return {"exact": exact, "differences": vpem.Differences(exact), "consensus": averages}[way]
 
 
 def _range(text: str) -> list[int]:
