@@ -248,9 +248,9 @@ def test_a_plan_of_a_ring():
     network = make_network({party: [party] for party in range(8)}, "ring")
     found = plan(network, Study(n_rows=1000, n_components=3), iterations=(20, 100))
     names = [one.name for one in found.estimates]
-    assert names == ["Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()"]
+    assert names == ["Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()", "Consensus('auto')"]
     assert found.default == "Tree()"
-    tree, changes, hundred, enough = found.estimates
+    tree, changes, hundred, enough, _ = found.estimates
     assert found.cheapest is changes
     assert tree.error_factor == changes.error_factor == 0
     assert enough.error_factor <= 1e-6 < hundred.error_factor * 1e20

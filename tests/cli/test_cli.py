@@ -592,9 +592,7 @@ def test_too_few_rounds_are_told_before_the_fit(folder):
     assert vpem.load("m").summation == vpem.Consensus()
     vpem_says("fit", "many.csv", "-k", 2, "--graph", "path", "--rounds", "auto", "-o", "m")
     assert vpem.load("m").summation == vpem.Consensus("auto")
-    assert "whole number or auto" in vpem_says(
-        "fit", "many.csv", "-k", 2, "--graph", "path", "--rounds", "few", code=1
-    )
+    assert "1 or more, or auto" in vpem_says("fit", "many.csv", "-k", 2, "--graph", "path", "--rounds", "few", code=1)
     vpem_says(
         "fit", "many.csv", "-k", 2, "--graph", "path", "--sum", "differences", "--accelerate", "squarem", "-o", "m"
     )

@@ -54,7 +54,7 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
-from vpem.cli.gathering import check_choices, columns_of, gather
+from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe, show_findings
@@ -346,9 +346,7 @@ def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     check_choices(sum=(way, WAYS))
     if way != "consensus" and rounds is not None:
         raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
-    if rounds is not None and rounds != "auto" and not rounds.isdecimal():
-        raise TableError(f"expected --rounds to be a whole number or auto, got {rounds!r}")
-    averages = vpem.Consensus("auto" if rounds == "auto" else None if rounds is None else int(rounds))
+    averages = vpem.Consensus(number_of_rounds(rounds))
     return {"exact": exact, "differences": vpem.Differences(exact), "consensus": averages}[way]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -51,6 +51,17 @@ def gather(
     _tell(rows)
     numbers = {name: number for number, name in enumerate(rows.names)}
     return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
+
+
+def number_of_rounds(text: str | None) -> int | Literal["auto"] | None:
+    """What --rounds says."""
+    if text is None:
+        return None
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise TableError(f"expected --rounds to be a whole number, 1 or more, or auto, got {text!r}")
+    return int(text)
 
 
 def columns_of(

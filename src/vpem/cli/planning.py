@@ -33,7 +33,7 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.fitting import STARTS_THAT_SERVE
-from vpem.cli.gathering import check_choices, gather
+from vpem.cli.gathering import check_choices, gather, number_of_rounds
 from vpem.core.settings import STARTS
 from vpem.reading.dialect import Form
 from vpem.reading.problems import TableError
@@ -99,6 +99,7 @@ def plan(
         "iterations": parse_range(iterations, "--iterations"),
         "kmeans_iterations": parse_range(kmeans_iterations, "--kmeans-iterations"),
     }
+    number = number_of_rounds(rounds)
     line = Line(parse_bandwidth(bandwidth), parse_latency(latency))
     if tables:
         form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
@@ -109,7 +110,7 @@ def plan(
         n_rows=n_rows, n_components=components, init_params=init, n_init=starts, batch_size=batch_size, hops=hops
     )
     network = _network(held, graph, hops, seed)
-    found = make_plan(network, study, **spans, line=line, summations=choices(network, rounds), rows=values)
+    found = make_plan(network, study, **spans, line=line, summations=choices(network, number), rows=values)
     if as_json:
         typer.echo(json.dumps(_as_dict(found, spans), indent=1))
     else:
@@ -248,7 +249,7 @@ def _error(one: Estimate) -> str:
     if one.error_factor is None:
         return "not told"
     if one.error_factor == 0:
-        return "exact in the end" if one.is_lossy else "exact"
+        return "exact in the end" if one.is_exact_later else "exact"
     return f"off by {one.error_factor:.0e}"
 
 
@@ -291,7 +292,7 @@ def _as_dict(found: Plan, spans: dict[str, tuple[int, int]]) -> dict[str, Any]:
                 "seconds": one.seconds,
                 "memory": one.memory,
                 "error_factor": one.error_factor,
-                "exact_in_the_end": one.is_lossy,
+                "exact_in_the_end": one.is_exact_later,
             }
             for one in found.estimates
         },

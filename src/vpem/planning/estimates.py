@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.network.consensus import Consensus
@@ -57,6 +57,11 @@ class Estimate:
     """Of each sum; 0: exact. See `Summation.error_factor`."""
     is_lossy: bool
     """Whether sums become exact only as EM settles."""
+
+    @property
+    def is_exact_later(self) -> bool:
+        """Whether sums are exact only once parameters change little."""
+        return self.is_lossy or self.summation.is_guarded
 
     @property
     def name(self) -> str:
@@ -117,12 +122,12 @@ def link_memory(summation: Summation, network: Network, study: Study) -> int | N
     return most
 
 
-def choices(network: Network, rounds: int | None = None) -> list[Summation]:
+def choices(network: Network, rounds: int | Literal["auto"] | None = None) -> list[Summation]:
     """Summations that are possible on a network; with a number of rounds, consensus with so many too."""
     if network.is_star:
         return [Star(), Differences(Star())]
-    averages = [Consensus(PAPER_ROUNDS), Consensus()]
-    if rounds is not None and rounds != PAPER_ROUNDS:
+    averages = [Consensus(PAPER_ROUNDS), Consensus(), Consensus("auto")]
+    if rounds is not None and rounds not in ("auto", PAPER_ROUNDS):
         averages.append(Consensus(rounds))
     return [Tree(), Differences(Tree()), *averages]
 

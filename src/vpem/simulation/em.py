@@ -145,7 +145,6 @@ def em(
     Parameters
     ----------
     problem, channel, start, settings :
-        What to fit, over which network, from where, and how.
     batch_size : int, optional
         Rows in a batch; None: all, whose free energy is the log-likelihood.
     before : array of shape (n_views,), optional
