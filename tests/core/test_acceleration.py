@@ -53,6 +53,11 @@ def test_a_fall_leads_back_to_where_the_jump_began():
     )
 
 
+def test_there_is_no_way_back_to_before_a_repair():
+    after = cycle(longest=8.0, bound=-2.0, safe=(np.ones(2),))[0].afresh()
+    assert (after.safe, after.bound, after.n_passes, after.longest) == ((), -math.inf, 0, 8.0)
+
+
 @pytest.mark.parametrize("decision", [[1.0, -3.0, 1.0], [0.0, -3.0, 0.0]])
 def test_who_stops_or_repairs_does_not_jump(decision):
     now, _ = cycle()

@@ -32,7 +32,7 @@ class Jumper:
         if not self.is_on:
             return after
         if not may_go_on:
-            self.cycle = self.cycle.again()
+            self.cycle = self.cycle.afresh()
             return after
         points = [make_point(own.weights[0], own.blocks, own.density) for own in (before, after)]
         self.cycle = self.cycle.passed(*points)

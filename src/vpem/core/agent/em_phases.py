@@ -89,7 +89,7 @@ def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress
     if run.block is not None:
         run = replace(run, history=(*run.history, float(run.visits.lower_bounds[0])))
     if run.queue.waiting:
-        return replace(progress, phase="repair", run=replace(run, cycle=run.cycle.again()))
+        return replace(progress, phase="repair", run=replace(run, cycle=run.cycle.afresh()))
     run = _find_broken(work, run, [])
     if work.settings.accelerate is not None:
         run = replace(run, cycle=run.cycle.passed(before, _point(work, run)))

@@ -60,6 +60,10 @@ class Cycle:
         """Begin anew, from where the parameters are."""
         return replace(self, points=(), n_passes=0)
 
+    def afresh(self) -> Cycle:
+        """Begin anew after a repair: there is no way back to before it."""
+        return Cycle(longest=self.longest)
+
     def sizes(self) -> Array:
         """Squared sizes of the step, and of its change, of each vector; (n_vectors, 2)."""
         a, b, c = self.points

@@ -19,8 +19,8 @@ Bytes = NDArray[np.uint8]
 
 DECIDED = 25.0
 """Nats by which a component must be behind for its share of a row not to matter."""
-LARGEST = 2.0**30
-"""Log-ratios beyond it count as it."""
+LARGEST = 2.0**60
+"""Log-ratios beyond it count as it: other parties' would have to be as large to matter."""
 LEVEL = 1
 """Of zstandard: the fastest; higher ones take much more time for few bytes less."""
 SHIFT, ROUNDING, BIAS = 50, 1 << 49, 1022
@@ -34,47 +34,51 @@ SCALE = np.dtype("<i2")
 
 
 @compiled(PRECISE)
-def find_thresholds(total, least, thresholds):  # type: ignore[no-untyped-def]
-    """How much each log-ratio must change to matter; total, thresholds (n_rows, n_ratios).
+def find_thresholds(total, least, references, thresholds):  # type: ignore[no-untyped-def]
+    """The leading component of each row, and how much the others must change beside it to matter.
 
-    At least `least`; in a row that is decided by a wide margin, a quarter of what is beyond that.
+    total, thresholds (n_rows, n_components); references (n_rows,). A change matters from `least` on; of a component
+    that is far behind, from a quarter of what it is behind beyond `DECIDED`.
     """
-    n_rows, n_ratios = total.shape
+    n_rows, n_components = total.shape
     for m in range(n_rows):
-        best, second, winner = 0.0, -np.inf, -1  # the reference's ratio is 0
-        for j in range(n_ratios):
-            if total[m, j] > best:
-                best, second, winner = total[m, j], best, j
-            elif total[m, j] > second:
-                second = total[m, j]
-        for j in range(n_ratios):
-            gap = best - (second if j == winner else total[m, j])
-            thresholds[m, j] = max(least, (gap - DECIDED) / 4.0)
+        leader = 0
+        for k in range(1, n_components):
+            if total[m, k] > total[m, leader]:
+                leader = k
+        references[m] = leader
+        for k in range(n_components):
+            thresholds[m, k] = max(least, (total[m, leader] - total[m, k] - DECIDED) / 4.0)
 
 
 @compiled(PRECISE)
-def find_changes(terms, below, sent, thresholds, reference, share, changes):  # type: ignore[no-untyped-def]
-    """Changes of log-ratios that matter, rounded, 0 for others; returns the largest.
+def find_changes(terms, below, sent, thresholds, references, least, share, changes):  # type: ignore[no-untyped-def]
+    """Changes of log-ratios that matter, rounded, 0 for others; returns the largest of these numbers.
 
-    terms (n_rows, n_components) and below (n_rows, n_ratios), or without rows; sent, thresholds like below. changes
-    (n_rows, n_ratios) are whole numbers: the exponent and two bits of a float, with a sign.
+    terms and below (n_rows, n_components), or without rows; sent and thresholds alike; references (n_rows,): against
+    which component each row's ratios are. changes (n_rows, n_components - 1) are whole numbers: the exponent and two
+    bits of a float, with a sign. A change is sent from `share` of its threshold, or of `least`, on.
     """
-    n_rows, n_ratios = sent.shape
+    n_rows, n_components = sent.shape
     has_term, has_below, largest = terms.shape[0] > 0, below.shape[0] > 0, 0
     change = np.empty(1)
     bits = change.view(np.int64)
     for m in range(n_rows):
-        for j in range(n_ratios):
-            value = below[m, j] if has_below else 0.0
+        r, j = references[m], 0
+        for k in range(n_components):
+            if k == r:
+                continue
+            value = below[m, k] - below[m, r] if has_below else 0.0
             if has_term:
-                value += terms[m, j + (j >= reference)] - terms[m, reference]
-            value = min(max(value, -LARGEST), LARGEST) - sent[m, j]
+                value += terms[m, k] - terms[m, r]
+            value = min(max(value, -LARGEST), LARGEST) - (sent[m, k] - sent[m, r])
             change[0] = value
             code = ((bits[0] & UNSIGNED) + ROUNDING) >> SHIFT
-            if abs(value) < share * thresholds[m, j]:
+            if abs(value) < share * max(thresholds[m, k], least):
                 code = 0
             largest = max(largest, code)
             changes[m, j] = -code if value < 0.0 else code
+            j += 1
     return largest
 
 
@@ -83,39 +87,53 @@ def encode(changes, scale, codes):  # type: ignore[no-untyped-def]
     """Codes (n,), bytes, of changes (n,) as `find_changes` has them; the largest has the exponent `scale`."""
     least = (scale + BIAS - PLACES) << 2
     for i in range(changes.shape[0]):
-        size = max(abs(changes[i]) - least, 0)
-        code = size if size > 3 else 0
+        size = abs(changes[i])
+        code = size - least if size > 0 else 0
+        code = code if code > 3 else 0
         codes[i] = code + 128 if changes[i] < 0 and code > 0 else code
 
 
 @compiled(PRECISE)
-def add_decoded(codes, scale, memory, out):  # type: ignore[no-untyped-def]
-    """What codes (n,) stand for, added to memory (n,), as out (n,); out may be memory."""
+def add_decoded(codes, scale, references, memory, out):  # type: ignore[no-untyped-def]
+    """What codes (n_rows * (n_components - 1),) stand for, added to memory, as out; (n_rows, n_components) both."""
     table = np.zeros(256)
     for code in range(4, 128):
         table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
         table[code + 128] = -table[code]
-    for i in range(codes.shape[0]):
-        out[i] = memory[i] + table[codes[i]]
+    i = 0
+    for m in range(memory.shape[0]):
+        for k in range(memory.shape[1]):
+            if k == references[m]:
+                out[m, k] = memory[m, k]
+            else:
+                out[m, k] = memory[m, k] + table[codes[i]]
+                i += 1
+
+
+@compiled(PRECISE)
+def level_of(terms, references):  # type: ignore[no-untyped-def]
+    """Sum of the references' terms."""
+    total = 0.0
+    for m in range(terms.shape[0]):
+        total += terms[m, references[m]]
+    return total
 
 
 @compiled(PRECISE)
 def mean_change(before, after):  # type: ignore[no-untyped-def]
-    """Mean size of the changes of log-ratios, (n_rows, n_ratios) each, in rows that are not decided."""
-    n_rows, n_ratios = after.shape
+    """Mean size of the changes of log-ratios against each row's leader, of components that are not far behind it."""
+    n_rows, n_components = after.shape
     size, count = 0.0, 0
     for m in range(n_rows):
-        best, second = 0.0, -np.inf
-        for j in range(n_ratios):
-            if after[m, j] > best:
-                best, second = after[m, j], best
-            elif after[m, j] > second:
-                second = after[m, j]
-        if best - second < DECIDED:
-            for j in range(n_ratios):
-                if best - after[m, j] < DECIDED:
-                    size += abs(after[m, j] - before[m, j])
-                    count += 1
+        leader = 0
+        for k in range(1, n_components):
+            if after[m, k] > after[m, leader]:
+                leader = k
+        for k in range(n_components):
+            gap = after[m, leader] - after[m, k]
+            if k != leader and gap < DECIDED:
+                size += abs(before[m, leader] - before[m, k] - gap)
+                count += 1
     return size / count if count else 0.0
 
 

@@ -20,6 +20,7 @@ from vpem.core.network.coding import (
     exponent_of,
     find_changes,
     find_thresholds,
+    level_of,
     mean_change,
     most_compressed,
 )
@@ -43,13 +44,18 @@ from vpem.core.network.tree import SpanningTree, Tree
 
 SCALES = frozenset(range(-1100, 100))
 """Exponents that numbers can have."""
-FIRST_LAYERS = 2
-"""Codes for each number in the first sum: with what is left of the first code, it is right to a sixtieth."""
-MOST_BEHIND = 1_000_000
-"""Nats that a row counts for at most when the reference is chosen."""
+FIRST_LAYERS, FIRST_WHOLE, FIRST_ERROR = 5, 2, 0.5
+"""Codes for each number in the first sum, from which EM sets out: the first two for all numbers, the others for what
+is then still wrong by so many nats, over the number of links."""
+MOST_SILENT = 0.1
+"""Nats below which a change may be silent, at most, where a row is not decided."""
+ROUNDING_ERROR = 1e-12
+"""Nats below which a change is what rounding has left."""
+MOST_LEVEL = 2.0**20
+"""Size of the mean log-density that is added to ratios: a larger one would cost their digits."""
 
 
-USUAL = (0.25, 0.65)
+USUAL = (0.3, 0.9)
 """Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
 
 
@@ -64,10 +70,10 @@ class Parts(NamedTuple):
     present: NDArray[np.uint8]
     """Bits of the rows that there are, in the first message; empty in others."""
 
-    def added_to(self, memory: Array) -> Array:
-        """A memory, (n_rows, n_ratios), moved by what the codes stand for."""
+    def added_to(self, memory: Array, references: NDArray[np.int64]) -> Array:
+        """A memory, (n_rows, n_components), moved by what the codes stand for."""
         for codes, scale in zip(self.codes, self.scales, strict=True):
-            memory = _moved(memory, codes, scale)
+            memory = _moved(memory, codes, scale, references)
         return memory
 
 
@@ -75,9 +81,10 @@ class Parts(NamedTuple):
 class Differences(Summation):
     """A star or a tree on which both ends of a link remember, and only rounded changes are sent.
 
-    What is added are log-ratios: of each component against one that is broad, the reference. A sender keeps what its
-    rounding left over and sends it with the next change, so that sums become exact as EM settles. An entry that
-    cannot change a responsibility is silent. The total is rounded once, on top, and all work with the same bits.
+    What is added are log-ratios: in each row, of the components against the one that led at the last total. A sender
+    keeps what its rounding left over and sends it with the next change, so that sums become exact as EM settles. An
+    entry is silent while it can hardly change a responsibility. The total is rounded once, on top, and all work with
+    the same bits.
 
     Only the sums of EM's iterations are sent so; others (k-means, predictions) go whole.
 
@@ -169,18 +176,19 @@ class Differences(Summation):
         own = np.empty(0) if term is None else term
         terms = own[: n_rows * width].reshape(-1, width)
         state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
-        (reference,) = state["reference"]
+        references, thresholds = _thresholds(state["total"], state["pace"], self.silence)
         present = np.zeros(0, dtype=np.uint8)
         if not carry:
             present = np.packbits((terms != 0).any(axis=1)) if len(terms) else np.zeros((n_rows + 7) // 8, np.uint8)
         state |= {
             "terms": terms,
-            "thresholds": _thresholds(state["total"], state["pace"], self.silence),
+            "thresholds": thresholds,
+            "references": references,
             "bits": present,
             "scalars": np.append(own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars), 0.0),
         }
         if len(terms):
-            state["scalars"][-1] = terms[:, reference].sum()
+            state["scalars"][-1] = level_of(terms, references)
         return state if tree.below[place.position] else self._up(place, state)
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
@@ -200,7 +208,7 @@ class Differences(Summation):
         found = [_read(place, sender, state, message) for sender, message in received.items()]
         below = state["below"]
         for parts in found:
-            below = parts.added_to(below)
+            below = parts.added_to(below, state["references"])
         bits = state["bits"]
         for parts in found:
             bits = bits | parts.present
@@ -211,46 +219,40 @@ class Differences(Summation):
         """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
         if not place.series.startswith(ITERATE):
             return self.around.end(place, state)
-        shape, present = place.shape, state["present"]
-        (values,) = _once("values", [state["total"], state["out"]], lambda: (_values(shape, state),))
-        memory = {name: array for name, array in state.items() if name in KEPT}
-        if len(state["bits"]):  # the first sum: now all can tell which component is broad
-            old = int(state["reference"][0])
-            (total, new) = _once("reference", [state["total"]], lambda: _broad(state["total"], old, present))
-            sent, below = (_rebase(state[name], old, int(new[0])) for name in ("sent", "below"))
-            memory |= {"total": total, "reference": new, "sent": sent, "below": below}
-        return values, memory
+        (values,) = _once("values", [state["total"], state["out"]], lambda: (_values(state),))
+        return values, {name: state[name] for name in KEPT}
 
     def _up(self, place: Place, state: Memory) -> Memory:
         """The change of what is here and below; on top, of the total."""
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
         sent = before if is_top else state["sent"]
-        (reference,) = state["reference"]
+        references = state["references"]
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
-        codes, scales = np.empty((_n_layers(state), sent.size), dtype=np.uint8), []
-        moved, changes = sent, np.empty(sent.shape, dtype=np.int16)
-        for layer in codes:
-            left = state["terms"], state["below"], moved, state["thresholds"], reference, share, changes
+        n_codes = len(sent) * max(sent.shape[1] - 1, 0)
+        codes, scales = np.empty((_n_layers(state), n_codes), dtype=np.uint8), []
+        moved, changes = sent, np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.int16)
+        for number, layer in enumerate(codes):
+            least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
+            left = state["terms"], state["below"], moved, state["thresholds"], references, least, share, changes
             scales.append(exponent_of(find_changes(*left)))
             encode(changes.ravel(), scales[-1], layer)
-            moved = _moved(moved, layer, scales[-1])
+            moved = _moved(moved, layer, scales[-1], references)
         out = _write(Parts(state["scalars"], tuple(scales), codes, state["bits"]))
         return _down(place, place.position, state, out) if is_top else {**state, "sent": moved, "out": out}
 
 
-KEPT = ("sent", "below", "total", "reference", "pace", "present")
+KEPT = ("sent", "below", "total", "pace", "present")
 
 
 def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
     """Memory before the first sum: of the link upward, of those from below, and of the total."""
-    size = shape.n_rows, max(shape.width - 1, 0)
+    size = shape.n_rows, shape.width
     total, pace = _once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
     return {
         "sent": np.zeros((0 if position == tree.top else size[0], size[1])),
         "below": np.zeros((size[0] if tree.below[position] else 0, size[1])),
         "total": total,
-        "reference": np.zeros(1, dtype=np.int64),
         "pace": pace,
         "present": np.zeros(0, dtype=np.uint8),
     }
@@ -261,7 +263,7 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = _read(place, sender, state, message)
-        total = parts.added_to(state["total"])
+        total = parts.added_to(state["total"], state["references"])
         return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
 
     total, pace, scalars, bits = _once("total", [state["total"], message], move)
@@ -277,55 +279,34 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
     }
 
 
-def _moved(memory: Array, codes: NDArray[np.uint8], scale: int) -> Array:
+def _moved(memory: Array, codes: NDArray[np.uint8], scale: int, references: NDArray[np.int64]) -> Array:
     moved = np.empty_like(memory)
-    add_decoded(codes, scale, memory.ravel(), moved.ravel())
+    add_decoded(codes, scale, references, memory, moved)
     return moved
 
 
-def _values(shape: Shape, state: Memory) -> Array:
+def _values(state: Memory) -> Array:
     """The sum that all work with, (n_values,)."""
     present = state["present"].astype(bool)
     *scalars, level = state["scalars"].tolist()
-    (reference,) = state["reference"]
-    values = np.zeros((shape.n_rows, shape.width))
-    values[:, np.arange(shape.width) != reference] = state["total"]
-    values += level / max(1, present.sum()) or np.finfo(float).tiny  # zeros would mean that there is no such row
+    level = min(max(level / max(1, present.sum()), -MOST_LEVEL), MOST_LEVEL)
+    values: Array = state["total"] - np.take_along_axis(state["total"], state["references"][:, None], axis=1)
+    values += level or np.finfo(float).tiny  # zeros would mean that there is no such row
     values[~present] = 0.0
     return np.append(values.ravel(), scalars)
 
 
-def _thresholds(total: Array, pace: Array, silence: float) -> Array:
-    """What a log-ratio must change by to matter."""
+def _thresholds(total: Array, pace: Array, silence: float) -> tuple[NDArray[np.int64], Array]:
+    """Against which component each row's ratios are, the leading one; and what others must change by to matter."""
 
-    def find() -> tuple[NDArray[Any], ...]:
-        thresholds = np.empty_like(total)
-        find_thresholds(total, silence * float(pace[0]), thresholds)
-        return (thresholds,)
+    def find() -> Arrays:
+        references, thresholds = np.empty(len(total), dtype=np.int64), np.empty_like(total)
+        least = max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
+        find_thresholds(total, least, references, thresholds)
+        return references, thresholds
 
-    (found,) = _once("thresholds", [total, pace], find)
-    return found
-
-
-def _broad(total: Array, reference: int, present: NDArray[np.uint8]) -> Arrays:
-    """The total against the component that is least behind, over all rows; and the number of that component.
-
-    In whole numbers, so that all agree.
-    """
-    ratios = np.insert(total, reference, 0.0, axis=1)[present.astype(bool)]
-    if not ratios.size:
-        return total, np.array([reference])
-    behind = np.minimum(ratios.max(axis=1, keepdims=True) - ratios, MOST_BEHIND)
-    new = int(np.rint(behind).astype(np.int64).sum(axis=0).argmin())
-    return _rebase(total, reference, new), np.array([new])
-
-
-def _rebase(ratios: Array, reference: int, new: int) -> Array:
-    """The same log-ratios against another component."""
-    if new == reference or not len(ratios):
-        return ratios
-    whole = np.insert(ratios, reference, 0.0, axis=1)
-    return np.ascontiguousarray(np.delete(whole - whole[:, [new]], new, axis=1))
+    references, thresholds = _once(f"thresholds {silence}", [total, pace], find)
+    return references, thresholds
 
 
 # Messages
@@ -357,7 +338,8 @@ def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
         plain = decompress(message[n_head:].tobytes(), n_codes + n_bits)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
-    if not SCALES.issuperset(scales) or not np.isfinite(scalars).all():
+    most = 1e300 / len(place.network.positions)  # so that no sum of them is infinite
+    if not SCALES.issuperset(scales) or not (np.abs(scalars) < most).all():
         raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
     found = np.frombuffer(plain, np.uint8)
     return Parts(scalars, scales, found[:n_codes].reshape(n_layers, -1), found[n_codes:])
