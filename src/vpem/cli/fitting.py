@@ -118,7 +118,7 @@ def fit(
     title: Title = None,
     strict: Strict = False,
 ) -> None:
-    """Fit a mixture to one table, or to several parties' tables joined by an id. Examples:
+    """Fit a mixture to one table, or to several parties' tables joined by an id, as in these examples.
 
     - `vpem fit people.csv --parties parties.toml -k 3 --out model.vpem --report report.html`
     - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --sum differences`
