@@ -121,7 +121,7 @@ def _draw_samples(X: Table, blocks: Sequence[Columns], counts: Sequence[int], se
         for held, count, own in zip(blocks, counts, parts, strict=True):
             XT = columns_first(chunk[lots * count < SAMPLE], held)
             own.append(XT[:, ~np.isnan(XT).all(axis=0)])
-    return [np.concatenate(own, axis=1) for own in parts]
+    return [np.ascontiguousarray(np.concatenate(own, axis=1)) for own in parts]
 
 
 def _chunks(X: Table) -> Iterator[tuple[slice, NDArray[np.floating]]]:
