@@ -9,7 +9,19 @@ import sys
 
 from experiments.common import RESULTS, ROOT
 
-ORDER = ("synthetic", "cycle", "pulsar", "hops", "rounds", "batches", "components", "shrinkage", "labels", "thrift", "air")
+ORDER = (
+    "synthetic",
+    "cycle",
+    "pulsar",
+    "hops",
+    "rounds",
+    "batches",
+    "components",
+    "shrinkage",
+    "labels",
+    "thrift",
+    "air",
+)
 PAGE = ROOT.parent / "docs" / "experiments.md"
 INTRODUCTION = """# Experiments
 
