@@ -10,6 +10,7 @@ from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
 from vpem.core.settings import Agreement, Settings
+from vpem.transports import wire
 from vpem.transports.inprocess import InProcess, make_agents
 
 SEED = 3
@@ -84,3 +85,16 @@ STUDIES = {
     "batches": (nx.complete_graph(3), {"batch_size": 9, "init_params": "random_from_data"}),
     "alone": (nx.path_graph(1), {}),
 }
+
+
+def die_and_come_back(agents, stop_after):
+    """All agents after one of them was lost, so many messages from the beginning, and came back from its bytes."""
+    transport = InProcess(agents, encoded=True).start()
+    left = iter(range(stop_after - 1, -1, -1))
+    transport.run(lambda: next(left, 1) == 0)
+    saved = wire.encode_state(transport.agents[1].state)
+    transport.crash(1)
+    transport.run()
+    transport.recover(1, saved)
+    transport.run()
+    return transport.agents.values()

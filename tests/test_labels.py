@@ -4,13 +4,12 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from studies import bits, make_study, run, table
+from studies import bits, die_and_come_back, make_study, run, table
 from test_same_numbers import assert_same, fit_both
 from vpem import Consensus, Tree, VerticalGaussianMixture
 from vpem.core.agent.message import RemoteProtocolError
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.settings import STARTS
-from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 
 PARTIES = {"a": [0, 1], "b": [2], "c": [3, 4], "d": [5]}
@@ -124,20 +123,7 @@ def test_however_messages_are_delivered_the_bits_are_the_same(graph, hops, seed)
 @pytest.mark.parametrize("stop_after", [6, 18, 22, 25, 28, 31, 60])
 def test_an_agent_that_dies_and_comes_back(graph, stop_after):
     expected = bits(run(study(graph)).agents.values())
-    transport = InProcess(study(graph), encoded=True).start()
-    left = [stop_after]
-
-    def is_time():
-        left[0] -= 1
-        return left[0] == 0
-
-    transport.run(is_time)
-    saved = wire.encode_state(transport.agents[1].state)
-    transport.crash(1)
-    transport.run()
-    transport.recover(1, saved)
-    transport.run()
-    assert bits(transport.agents.values()) == expected
+    assert bits(die_and_come_back(study(graph), stop_after)) == expected
 
 
 def corrupt(graph, change, which):

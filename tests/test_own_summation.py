@@ -14,12 +14,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import vpem
-from studies import bits, make_study, run, table
+from studies import bits, die_and_come_back, make_study, run, table
 from vpem import Differences, Star, Tree, VerticalGaussianMixture
 from vpem.core.agent.message import RemoteProtocolError
 from vpem.extend import Payload, WrongMessageError, add_in_order
 from vpem.model_format import SUMMATIONS
-from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 
 SCALE = 2**30
@@ -119,20 +118,7 @@ def test_however_messages_are_delivered_the_bits_are_the_same(summation, seed):
 @pytest.mark.parametrize("stop_after", [30, 60, 90, 120])
 def test_memories_are_part_of_the_checkpoint(summation, stop_after):
     expected = bits(run(study(summation)).agents.values())
-    transport = InProcess(study(summation), encoded=True).start()
-    left = [stop_after]
-
-    def is_time():
-        left[0] -= 1
-        return left[0] == 0
-
-    transport.run(is_time)
-    saved = wire.encode_state(transport.agents[1].state)
-    transport.crash(1)
-    transport.run()
-    transport.recover(1, saved)
-    transport.run()
-    assert bits(transport.agents.values()) == expected
+    assert bits(die_and_come_back(study(summation), stop_after)) == expected
 
 
 def test_a_message_that_it_cannot_read_is_blamed_on_its_sender():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from vpem.simulation.model import Mixture
 Array = NDArray[np.float64]
 
 
-class ExplainedMixture:
+class ExplainedMixture(ABC):
     """Profiles, importance, certainty and imputation of a fitted mixture."""
 
     weights_: Array
@@ -231,5 +232,6 @@ class ExplainedMixture:
     def _read(self, X: ArrayLike) -> Any:
         return checks.read_table(self, X, reset=False)
 
+    @abstractmethod
     def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
-        raise NotImplementedError  # `FittedMixture` has it
+        """Responsibilities, log-densities and which rows there are, some rows at a time."""

@@ -15,8 +15,9 @@ import numpy as np
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.decisions.initial import n_candidates
-from vpem.core.decisions.labels import Labels, find_way
+from vpem.core.decisions.labels import Labels, packets_of
 from vpem.core.network.costs import Sendings, find_sendings
+from vpem.core.network.default import default_summation
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
@@ -108,13 +109,13 @@ def labels_traffic(network: Network, study: Study, pick: Pick) -> tuple[Traffic,
 
     Hubs have as many local clusters as they may have, unless their rows cannot be told apart.
     """
-    n_rows, way = study.n_rows, network.remember(Labels, find_way)
+    n_rows, brought = study.n_rows, network.remember(Labels, packets_of)
     most = packet_bytes(n_rows)
     packet = pick(Lengths(packet_bytes(n_rows, 1), (most, most), most))
     outcome = packed_bytes(n_rows, study.n_components + 1)
     sendings = find_sendings(Labels(study.n_components, 0), network, values=True, decision=False)
-    n_packets = np.array([len(way.brings[position]) for position in network.positions], dtype=np.int64)
-    is_up = sendings.table[:, 2] < way.n_up
+    n_packets = np.array([len(brought[position]) for position in network.positions], dtype=np.int64)
+    is_up = sendings.table[:, 2] < default_summation(network).tree(network).depth
     sizes = np.where(is_up, packet * n_packets[sendings.table[:, 0]], outcome)
     return sendings.traffic(sizes, 0), sendings.busiest(sizes, 0)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.decisions.cells import NO_LABEL, label_rows
+from vpem.core.network.default import default_summation
 from vpem.core.network.hubs import HubNumber, Position
 from vpem.core.network.packets import (
     Bytes,
@@ -26,7 +27,6 @@ from vpem.core.network.packets import (
     unpack_bits,
 )
 from vpem.core.network.parties import Network
-from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     LABELS,
     NO_MEMORY,
@@ -39,19 +39,8 @@ from vpem.core.network.summation import (
     Summation,
     WrongMessageError,
 )
-from vpem.core.network.tree import Tree, grow
 
 NOTHING: Bytes = np.empty(0, dtype=np.uint8)
-
-
-class Way(NamedTuple):
-    """How messages go up and down again."""
-
-    top: Position
-    n_up: int
-    """Rounds until all is at the top."""
-    brings: Mapping[Position, frozenset[HubNumber]]
-    """The hubs whose packets each agent sends up."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +70,7 @@ class Labels(Summation):
         audience: frozenset[Position] | None = None,  # noqa: ARG002 (all need a start)
     ) -> list[Round[Position]]:
         """The rounds of a star's sum, or of a tree's."""
-        summation = Star() if network.is_star else Tree()
-        parts = summation.schedule(network, position, values=values, decision=decision)
+        parts = default_summation(network).schedule(network, position, values=values, decision=decision)
         return [part._replace(kind=LABELS) for part in parts]
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (the shape says it)
@@ -97,22 +85,23 @@ class Labels(Summation):
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """On the way up, join packets, and find labels at the top; on the way down, take these."""
-        way = place.network.remember(Labels, find_way)
-        if step >= way.n_up:
+        network = place.network
+        tree, brought = default_summation(network).tree(network), network.remember(Labels, packets_of)
+        if step >= tree.depth:
             ((sender, labels),) = received.items()
             self._unpack(place, labels, sender)
             return {"values": labels}
         packets = split_packets(state["values"], place.shape.n_rows, place.position)
         for sender, content in received.items():
             own = split_packets(content, place.shape.n_rows, sender)
-            if own.keys() != way.brings[sender]:
-                hubs = f"{sorted(way.brings[sender])}, got {sorted(own)}"
+            if own.keys() != brought[sender]:
+                hubs = f"{sorted(brought[sender])}, got {sorted(own)}"
                 raise WrongMessageError(sender, f"expected the local labels of hubs {hubs}")
             for packet in own.values():
                 decode_packet(packet, place.shape.n_rows, sender)
             packets |= own
         joined = np.concatenate([NOTHING, *(packets[hub] for hub in sorted(packets))])
-        return {"values": self._label(place, joined) if place.position == way.top else joined}
+        return {"values": self._label(place, joined) if place.position == tree.top else joined}
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """One label for each row, (n_rows,); `NO_LABEL` for rows that no hub has."""
@@ -142,14 +131,11 @@ class Labels(Summation):
         return labels
 
 
-def find_way(network: Network) -> Way:
-    """How packets go up a network."""
-    hub_of_root = {hub.root: HubNumber(number) for number, hub in enumerate(network.hubs)}
-    own = {position: {hub_of_root[position]} if position in hub_of_root else set() for position in network.positions}
-    if network.is_star:
-        return Way(network.server, 1, {position: frozenset(hubs) for position, hubs in own.items()})
-    tree = network.remember(Tree, grow)
+def packets_of(network: Network) -> dict[Position, frozenset[HubNumber]]:
+    """The hubs whose packets each agent sends up: its own, and those of all below."""
+    found = {position: frozenset[HubNumber]() for position in network.positions}
+    found |= {hub.root: frozenset({HubNumber(number)}) for number, hub in enumerate(network.hubs)}
+    tree = default_summation(network).tree(network)
     for position in sorted(tree.above, key=lambda position: -tree.levels[position]):
-        own[tree.above[position]] |= own[position]
-    (top,) = own.keys() - tree.above.keys()
-    return Way(top, tree.depth, {position: frozenset(hubs) for position, hubs in own.items()})
+        found[tree.above[position]] |= found[position]
+    return found

@@ -55,9 +55,10 @@ def find_thresholds(total, least, references, thresholds):  # type: ignore[no-un
 def find_changes(terms, below, sent, thresholds, references, least, share, changes):  # type: ignore[no-untyped-def]
     """Changes of log-ratios that matter, rounded, 0 for others; returns the largest of these numbers.
 
-    terms and below (n_rows, n_components), or without rows; sent and thresholds alike; references (n_rows,): against
-    which component each row's ratios are. changes (n_rows, n_components - 1) are whole numbers: the exponent and two
-    bits of a float, with a sign. A change is sent from `share` of its threshold, or of `least`, on.
+    terms and below (n_rows, n_components), or without rows; sent, thresholds (n_rows, n_components); references
+    (n_rows,): against which component each row's ratios are. changes (n_rows, n_components - 1) are whole numbers:
+    the exponent and two bits of a float, with a sign. A change is sent from `share` of its threshold, or of `least`,
+    on.
     """
     n_rows, n_components = sent.shape
     has_term, has_below, largest = terms.shape[0] > 0, below.shape[0] > 0, 0
