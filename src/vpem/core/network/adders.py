@@ -144,7 +144,7 @@ class MessageAdder:
         greetings = {position: self.greetings[position][0] for position in network.positions}
         secrets = [secret for _, secret in self.greetings]
         places = [
-            Place(network, position, shape, series, 0, self.n_sums, greetings, secrets[position])
+            Place(network, position, shape, series, 0, self.n_sums, greetings, secrets[position], self.n_sums)
             for position in network.positions
         ]
         self.n_sums += 1

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
 from vpem.core.network.chebyshev import Averaging, accelerate
+from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
@@ -27,6 +28,7 @@ from vpem.core.network.summation import (
     Shape,
     Summation,
     flood_rounds,
+    term_rounds,
 )
 
 NEGLIGIBLE_ERROR = 1e-6
@@ -60,6 +62,10 @@ class Consensus(Summation):
     the likelihood per row falls by more than 0.01 all the same, all agents go back two iterations, forget what they
     carry, and take half as many rounds again from then on.
 
+    With `failures`, links come and go. In each round, both ends of a link know whether it works, and the weights are
+    made anew on the links that do, so that averages are kept. That is for experiments: what is sent over a link that
+    fails counts, and is not used. For messages that are really lost, see `RunningSums`.
+
     Parameters
     ----------
     rounds : int, "auto" or None, default=None
@@ -69,11 +75,14 @@ class Consensus(Summation):
         Metropolis weights, or `I - alpha L`.
     alpha : float, optional
         For "laplacian": in (0, 2 / lambda_max); by default the fastest constant. It makes no difference to "auto".
+    failures : Failures, optional
+        Links that fail in some rounds; with a number of rounds only.
     """
 
     rounds: int | Literal["auto"] | None = None
     weights: str = "metropolis"
     alpha: float | None = None
+    failures: Failures | None = None
 
     def __post_init__(self) -> None:
         rounds = self.rounds
@@ -88,6 +97,14 @@ class Consensus(Summation):
             )
         if self.alpha is not None and not (isinstance(self.alpha, Real) and 0 < float(self.alpha) < math.inf):
             raise ValueError(f"expected alpha to be None or a positive number, got {self.alpha!r}")
+        if self.failures is not None:
+            if not isinstance(self.failures, Failures):
+                raise ValueError(f"expected failures to be None or Failures(...), got {self.failures!r}")
+            if not is_number:
+                raise ValueError(
+                    f"expected a number of rounds where links fail, got {rounds!r}: how many are needed follows from "
+                    "the links only if they last; try Consensus(100, failures=...), or RunningSums(failures=...)"
+                )
 
     @property
     def n_stages(self) -> int:
@@ -108,6 +125,8 @@ class Consensus(Summation):
             )
         if self.alpha is not None:
             self.mixing_matrix(network)
+        if self.failures is not None:
+            self.failures.check(network)
 
     def mixing_matrix(self, network: Network) -> Array:
         """One round's weights W; (n_agents, n_agents)."""
@@ -126,15 +145,18 @@ class Consensus(Summation):
         needed = max(network.diameter, self._averaging(network).rounds_needed(factor))
         return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
-    def error_factor(self, network: Network) -> float:
+    def error_factor(self, network: Network) -> float | None:
         """`rho ** rounds`; see `Summation`. Where sums go on from others, what is left shrinks with every sum."""
+        if self.failures is not None:
+            return None
         if self.rounds == AUTO:
             return 0.0
         return self._contraction(network) ** self.n_rounds(network)
 
     def rounds_needed(self, network: Network, tolerance: float) -> int | None:
         """Rounds after which the error factor is at most `tolerance`; None where they are found anyway."""
-        return None if self.rounds == AUTO else self._rounds_needed(network, tolerance)
+        is_known = self.rounds != AUTO and self.failures is None
+        return self._rounds_needed(network, tolerance) if is_known else None
 
     def _rounds_needed(self, network: Network, tolerance: float) -> int:
         rho = self._contraction(network)
@@ -163,6 +185,21 @@ class Consensus(Summation):
         key = "averaging", self.weights, self.alpha, self.rounds == AUTO
         averaging: Averaging = network.remember(key, find)
         return averaging
+
+    def _weights_left(self, network: Network, position: Position, links: NDArray[np.int64]) -> Array:
+        """An agent's weights on the links that are left, (n_links, 2); (n_agents,).
+
+        A constant that averages over all links does so over fewer.
+        """
+        own = links[(links == position).any(axis=1)]
+        peers = own.sum(axis=1) - position
+        degrees, weights = np.bincount(links.ravel(), minlength=len(network.parties)), np.zeros(len(network.parties))
+        if self.weights == "metropolis":
+            weights[peers] = 1.0 / (1 + np.maximum(degrees[position], degrees[peers]))
+        else:
+            weights[peers] = self._averaging(network).weights[position, peers]
+        weights[position] = 1.0 - weights.sum()
+        return weights
 
     def _momentum(self, network: Network, number: int) -> float:
         """Of a round of averaging."""
@@ -222,11 +259,8 @@ class Consensus(Summation):
             return []
         n_rounds = 0
         if values:
-            path, n_rounds = network.paths[position], self.n_rounds(network, stage)
-            for passed in range(network.depth):
-                below = tuple(network.below(position, 1)) if len(path) - 1 == passed else ()
-                above = (path[-2],) if len(path) - 2 == passed else ()
-                found.append(Round("terms", below, above, True, False))
+            n_rounds = self.n_rounds(network, stage)
+            found = term_rounds(network, position)
             found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
         return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
 
@@ -257,10 +291,14 @@ class Consensus(Summation):
             (term,) = received.values()
             return _with_term(state, term)
         weights, values = self._averaging(network).weights[place.position], state["values"]
+        if self.failures is not None:
+            broken = self.failures.links(network, place.count, step - network.depth)
+            weights = self._weights_left(network, place.position, link_pairs(network)[~broken])
         momentum = self._momentum(network, step - network.depth)
         total = (momentum * weights[place.position]) * values
         for peer, theirs in received.items():
-            daxpy(theirs, total, a=momentum * weights[peer])  # in place, and in one pass
+            if weights[peer]:
+                daxpy(theirs, total, a=momentum * weights[peer])  # in place, and in one pass
         if momentum != 1.0:
             daxpy(state["before"], total, a=1.0 - momentum)
         found = {**state, "values": total}
@@ -278,7 +316,7 @@ class Consensus(Summation):
 
     def matrix(self, network: Network) -> Array | None:
         """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
-        if self.rounds == AUTO:
+        if self.rounds == AUTO or self.failures is not None:
             return None
         n_agents = len(network.parties)
         averaging = np.linalg.matrix_power(self.mixing_matrix(network), self.n_rounds(network))
