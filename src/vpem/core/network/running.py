@@ -33,6 +33,9 @@ NEGLIGIBLE = 1e-10
 SMALLEST_RATE = 1e-9
 """Below it, one round averages to rounding."""
 
+NO_CHANCE = 1e-9
+"""Chance below which it is not bad luck that nothing has come over a link."""
+
 
 @dataclass(frozen=True)
 class RunningSums(Summation):
@@ -43,6 +46,9 @@ class RunningSums(Summation):
     neighbours. A receiver adds what has changed since the total that it has seen last. So what a lost message should
     have brought comes with the next one, and no mass is lost for good, as it would be if shares were sent. Mass
     divided by weight tends to the sum at every agent.
+
+    Every link must work now and then: what is sent over one that never does is lost for good. If an agent has heard
+    nothing from a neighbour in a whole sum, and that is no bad luck, it ends the study, and names the neighbour.
 
     Only rounds with values can miss messages. Decisions follow in rounds of their own, which are small and must
     arrive: over a link that loses messages, the engine sends these again.
@@ -194,12 +200,12 @@ class RunningSums(Summation):
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Mass divided by weight."""
-        share = state["share"]
-        is_cut_off = not any(name.startswith("heard") for name in state)
-        if (is_cut_off and len(place.network.parties) > 1) or share[-1] < np.finfo(float).tiny:
+        network, share = place.network, state["share"]
+        silent = [peer for peer in network.neighbours[place.position] if f"heard {peer}" not in state]
+        if silent and self.loss ** self.n_rounds(network) < NO_CHANCE:
             raise ValueError(
-                "expected messages of some neighbours in the rounds of a sum, got none, as all links have failed; "
-                "look at the links, and start again"
+                f"expected some messages from every neighbour in {self.n_rounds(network)} rounds, got none from "
+                f"party {network.parties[silent[0]]!r}; take this link out of the graph if it does not work"
             )
         return share[:-1] / share[-1], NO_MEMORY
 
