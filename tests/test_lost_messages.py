@@ -9,12 +9,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 import vpem
 from oracles import connected_graphs, examples, relative_error
-from sessions import Network
 from studies import bits, die_and_come_back, make_study, run, table
 from test_same_numbers import assert_same, fit_both
 from vpem import Consensus, Failures, RunningSums, Tree, VerticalGaussianMixture
 from vpem.core.agent.message import LocalProtocolError, StaleMessageError
-from vpem.planning import Study, estimate, short_name
+from vpem.core.decisions.starts import Given
+from vpem.estimators.progress import Progress
+from vpem.planning import Study, estimate
+from vpem.planning.estimates import short_name
+from vpem.simulation.fit import fit as simulate
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 
@@ -56,7 +59,7 @@ def test_an_agent_that_dies_and_comes_back_meets_the_same_losses(name):
 @pytest.mark.parametrize("kind", ["consensus", "running"])
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"batch_size": 9, "init_params": "random"}, {"n_init": 2, "hops": 1}, {"accelerate": "squarem"}],
+    [{}, {"batch_size": 9, "init_params": "random"}, {"n_init": 2, "hops": 1}],
     ids=str,
 )
 def test_the_simulation_equals_agents_over_links_that_fail(kind, arguments):
@@ -69,18 +72,15 @@ def test_the_simulation_equals_agents_over_links_that_fail(kind, arguments):
     assert_same(*both, tolerance=1e-12)
 
 
-@examples(20)
-@given(connected_graphs(fewest_agents=2, most_agents=5), st.sampled_from([0.0, 0.2, 0.5]), st.integers(0, 9), st.data())
+@examples(15)
+@given(
+    connected_graphs(fewest_agents=2, most_agents=5), st.sampled_from([0.0, 0.2, 0.5]), st.integers(0, 9), st.data()
+)
 def test_any_graph_and_losses_in_the_simulation_and_on_the_way(graph, share, seed, data):
     failures, hops = Failures(share, seed=seed), data.draw(st.integers(0, 1))
     X = np.random.default_rng(seed).normal(size=(12, len(graph))) + 4 * (np.arange(12) % 2)[:, None]
     arguments = {"X": X, "hops": hops, "batch_size": data.draw(st.sampled_from([None, 5])), "max_iter": 2}
-    planned = RunningSums(data.draw(st.sampled_from([None, 3])), loss=0.5, failures=failures)
-    simulated = VerticalGaussianMixture(
-        2, partition=[[n] for n in range(len(graph))], graph=graph, hops=hops, summation=planned, tol=0, max_iter=2,
-        reg_covar=1e-3, batch_size=arguments["batch_size"], random_state=np.random.RandomState(0),
-    )  # fmt: skip
-    del simulated  # its seed is another; agents that simulate losses stand for it, as above
+    planned = RunningSums(data.draw(st.sampled_from([3, 20])), loss=0.5, failures=failures)
     expected = run(make_study(graph, summation=planned, **arguments)[0])
     real = make_study(graph, summation=RunningSums(planned.rounds, loss=0.5), **arguments)[0]
     disturbed = Disturbances(np.random.default_rng(seed), delay=0.3, duplicate=0.2, kill=0.1, failures=failures)
@@ -88,22 +88,21 @@ def test_any_graph_and_losses_in_the_simulation_and_on_the_way(graph, share, see
 
 
 def test_losses_without_a_plan_leave_the_sums_exact():
-    expected = bits_of_tree = run(make_study(nx.cycle_graph(5), summation=Tree())[0])
+    exact = run(make_study(nx.cycle_graph(5), summation=Tree())[0]).agents
     for seed in range(3):
         disturbed = Disturbances(np.random.default_rng(seed), delay=0.2, duplicate=0.2, kill=0.02, loss=0.1)
         found = run(study("ring")[0], disturbances=disturbed)
         for number, agent in found.agents.items():
-            other = bits_of_tree.agents[number].model
             # Sums to 1e-9, which a few iterations of EM on few rows enlarge.
-            assert relative_error(agent.model.block.means, other.block.means) < 1e-7
-            assert relative_error(agent.model.history, expected.agents[number].model.history) < 1e-7
+            assert relative_error(agent.model.block.means, exact[number].model.block.means) < 1e-7
+            assert relative_error(agent.model.history, exact[number].model.history) < 1e-7
 
 
 # The event
 
 
 def waiting_agent():
-    """Agent 0 of a ring, in the first round of its first sum, with nothing of it here; and what is on its way to it."""
+    """Agent 0 of a ring, in the first round of its first sum, with nothing of it here; and what would come."""
     agents, _ = make_study(nx.cycle_graph(3), summation=RunningSums(5), init_params="random")
     transport, held = InProcess(agents).start(), []
     while (message := transport._next()) is not None:
@@ -148,7 +147,9 @@ def test_other_rounds_cannot_miss_anything(summation):
     agents, _ = make_study(nx.cycle_graph(3), summation=summation, init_params="random")
     for agent in agents:
         agent.start()
-    problem = "can end without a message of this peer, got another; send the message again, or report the peer as lost"
+    problem = (
+        "can end without a message of this peer, got another; send the message again, or report the peer as lost"
+    )
     with pytest.raises(LocalProtocolError, match=problem):
         agents[0].missing(1, agents[0].state.round)  # of the meeting
     agent = next(iter(run(make_study(nx.cycle_graph(3), summation=summation)[0]).agents.values()))
@@ -160,21 +161,18 @@ def test_other_rounds_cannot_miss_anything(summation):
 def test_the_rounds_of_a_decision_cannot_miss_anything():
     agent, _ = waiting_agent()
     begun = agent.state.exchange.begun
-    with pytest.raises(LocalProtocolError, match="round 6, peer 1|can end without"):
+    with pytest.raises(LocalProtocolError, match="can end without"):
         agent.missing(1, begun + 5)
     with pytest.raises(LocalProtocolError, match="expected one of the neighbours"):
         agent.missing(7, begun)
 
 
-def test_sessions_over_links_that_lose_frames(tmp_path):
+def test_sessions_over_links_that_lose_frames():
     def make():
         return make_study(nx.path_graph(2), summation=RunningSums(30), init_params="random", max_iter=2)[0]
 
-    rng, network = np.random.default_rng(0), Network(make, tmp_path)
-    lost, sessions = 0, {}
-    for agent in make():
-        sessions[agent.number] = vpem.agents.Session(agent)
-    lines = {0: [], 1: []}
+    sessions = {agent.number: vpem.agents.Session(agent) for agent in make()}
+    rng, lost, lines = np.random.default_rng(0), 0, {0: [], 1: []}
 
     def post(frames):
         for frame in frames:
@@ -197,7 +195,6 @@ def test_sessions_over_links_that_lose_frames(tmp_path):
     expected = run(make()).agents
     for number, session in sessions.items():
         assert relative_error(session.agent.model.block.means, expected[number].model.block.means) < 1e-7
-    del network
 
 
 def test_a_link_that_never_works_ends_the_study_with_a_reason():
@@ -251,8 +248,26 @@ def test_plans_are_exact_with_them():
         with pytest.warns(ConvergenceWarning):
             model = fit(table(gaps=False), summation=summation, init_params="random", tol=0, max_iter=4)
         network = vpem.planning.make_network(PARTIES, "ring")
-        plan = estimate(summation, network, Study(n_rows=24, n_components=2, init_params="random"), iterations=(4, 4))
+        plan = estimate(
+            summation,
+            network,
+            Study(n_rows=24, n_components=2, init_params="random"),
+            iterations=(4, 4),
+            kmeans_iterations=(0, 0),
+        )
         assert plan.bytes.low == plan.bytes.high == model.traffic_.bytes
         assert plan.rounds.high == model.traffic_.rounds
         assert plan.memory == 0
     assert short_name(Consensus(9, failures=Failures(0.1))) == "Consensus(9, failures=Failures(0.1))"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_simulation_equals_agents_whose_messages_are_really_lost(name):
+    agents, network = study(name, LOST)
+    agreement, X = agents[0].identity.agreement, table()
+    simulated = simulate(X, network, agreement, [Given()] * len(network.hubs), Progress(0, None))
+    disturbed = Disturbances(np.random.default_rng(4), delay=0.3, duplicate=0.1, kill=0.05, failures=LOST)
+    real = run(study(name)[0], encoded=True, disturbances=disturbed)
+    np.testing.assert_array_equal(real.traffic(network).table, simulated.traffic.table)
+    for hub, block in zip(network.hubs, simulated.mixture.blocks, strict=True):
+        np.testing.assert_allclose(real.agents[hub.root].model.block.means, block.means, rtol=1e-12)

@@ -126,7 +126,7 @@ Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV file: .
 Encoding = Annotated[str | None, typer.Option(help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")]
 Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
 Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
-WAYS = ("exact", "differences", "consensus")
+WAYS = ("exact", "differences", "consensus", "running")
 Way = Annotated[
     str | None,
     typer.Option(

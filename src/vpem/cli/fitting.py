@@ -347,7 +347,8 @@ def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     if way != "consensus" and rounds is not None:
         raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
     averages = vpem.Consensus(number_of_rounds(rounds))
-    return {"exact": exact, "differences": vpem.Differences(exact), "consensus": averages}[way]
+    ways = {"exact": exact, "differences": vpem.Differences(exact), "consensus": averages}
+    return {**ways, "running": vpem.RunningSums()}[way]
 
 
 def _range(text: str) -> list[int]:

@@ -144,6 +144,8 @@ def short_name(value: Any) -> str:
     for part in fields(value):
         own = getattr(value, part.name)
         if own != part.default:
-            given.append(("" if is_first else f"{part.name}=") + (short_name(own) if is_dataclass(own) else repr(own)))
+            given.append(
+                ("" if is_first else f"{part.name}=") + (short_name(own) if is_dataclass(own) else repr(own))
+            )
         is_first = is_first and own != part.default  # after one that is left out, others need their names
     return f"{type(value).__name__}({', '.join(given)})"
