@@ -71,12 +71,6 @@ class Failures:
         """Raise ValueError if a failure is listed of a link that is not there."""
         _listed_pairs(self, network)
 
-    @property
-    def mean_delay(self) -> float:
-        """Rounds by which a message comes later, on average, if what is lost goes with the next one."""
-        last = 1 / (1 - self.probability) if self.burst is None else self.burst
-        return self.probability * last
-
     def links(self, network: Network, count: int, number: int) -> Truths:
         """Whether each link fails, (n_links,): in the order of `link_pairs`.
 
