@@ -61,9 +61,9 @@ class Consensus(Summation):
     With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), a sum of EM's iterations goes on from
     the last one, and messages have rounded changes in place of whole numbers (`vpem.core.network.tracking`). That
     keeps the sum, and what is left of all earlier differences shrinks by `1 / (2 N)` or so in every sum. As EM
-    settles, sums become exact. Each agent remembers a number for each row and component for itself and for each of its neighbours,
-    and one more. The first sum of a fit has nothing to go on from, and takes more rounds. K-means and predictions
-    send whole numbers. If the free energy per row falls by more than 0.01 all the same, all agents go back two
+    settles, sums become exact. Each agent remembers a number for each row and component for itself and for each of
+    its neighbours, and one more. The first sum of a fit has nothing to go on from, and takes more rounds. K-means and
+    predictions send whole numbers. If the free energy per row falls by more than 0.01 all the same, all agents go back two
     iterations, forget what they carry, and take half as many rounds again from then on.
 
     Parameters
