@@ -63,8 +63,8 @@ class Consensus(Summation):
     keeps the sum, and what is left of all earlier differences shrinks by `1 / (2 N)` or so in every sum. As EM
     settles, sums become exact. Each agent remembers a number for each row and component for itself and for each of
     its neighbours, and one more. The first sum of a fit has nothing to go on from, and takes more rounds. K-means and
-    predictions send whole numbers. If the free energy per row falls by more than 0.01 all the same, all agents go back two
-    iterations, forget what they carry, and take half as many rounds again from then on.
+    predictions send whole numbers. If the free energy per row falls by more than 0.01 all the same, all agents go
+    back two iterations, forget what they carry, and take half as many rounds again from then on.
 
     Parameters
     ----------
