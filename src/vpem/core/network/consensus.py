@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
+from vpem.core.network import tracking
 from vpem.core.network.chebyshev import Averaging, accelerate
+from vpem.core.network.differences import _whole
 from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
@@ -22,7 +24,9 @@ from vpem.core.network.summation import (
     MOST_RETREATS,
     NO_MEMORY,
     Array,
+    Lengths,
     Memory,
+    Payload,
     Place,
     Round,
     Shape,
@@ -38,10 +42,11 @@ AUTO: Literal["auto"] = "auto"
 
 ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
 """Where rounds have momentum: the same, times the number of agents, of a sum that no other follows, as in
-predictions; of the first one of a series; and of those that go on from it."""
+predictions; of those of k-means, and of the first one of EM; and of those that go on from it."""
 
-TRACKED = 2
-"""Stage of the sums that go on from others; before it are those that stand alone, and the first of a series."""
+WHOLE, BEGUN, TRACKED = 1, 2, 3
+"""Stages of sums beside those that stand alone: of k-means, whole as well; the first of EM, of rounded changes; and
+those that go on from others."""
 
 SMALLEST_CONTRACTION = 1e-9
 """Below it, one round averages to rounding, as on a complete graph."""
@@ -55,12 +60,13 @@ class Consensus(Summation):
     differs from the exact sum, and from root to root, by a factor of about `rho ** rounds` of the spread
     (`rho = vpem.core.network.graph.contraction(W)`).
 
-    With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), and a sum of EM's iterations goes on
-    from the last one: each agent begins with its last result, plus the change of its own term. That keeps the sum,
-    and what is left of all earlier differences shrinks by `1 / (2 N)` or more in every sum. As EM settles, sums
-    become exact. The first sum of a fit, k-means and predictions have nothing to go on from, and take more rounds. If
-    the likelihood per row falls by more than 0.01 all the same, all agents go back two iterations, forget what they
-    carry, and take half as many rounds again from then on.
+    With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), a sum of EM's iterations goes on from
+    the last one, and messages have rounded changes in place of whole numbers (`vpem.core.network.tracking`). That
+    keeps the sum, and what is left of all earlier differences shrinks by `1 / (2 N)` or so in every sum. As EM
+    settles, sums become exact. Each agent remembers a number for each row and component for itself and for each of
+    its neighbours, and one more. The first sum of a fit has nothing to go on from, and takes more rounds. K-means and
+    predictions send whole numbers. If the free energy per row falls by more than 0.01 all the same, all agents go
+    back two iterations, forget what they carry, and take half as many rounds again from then on.
 
     With `failures`, links come and go. In each round, both ends of a link know whether it works, and the weights are
     made anew on the links that do, so that averages are kept. That is for experiments: what is sent over a link that
@@ -112,6 +118,11 @@ class Consensus(Summation):
         return 1 + TRACKED + MOST_RETREATS if self.rounds == AUTO else 1
 
     @property
+    def is_lossy(self) -> bool:
+        """The likelihood of sums of rounded changes is not that of the parameters."""
+        return self.rounds == AUTO
+
+    @property
     def is_guarded(self) -> bool:
         """Sums that go on from the last ones may lag too far behind."""
         return self.rounds == AUTO
@@ -141,8 +152,10 @@ class Consensus(Summation):
             return max(network.diameter, self._rounds_needed(network, NEGLIGIBLE_ERROR))
         if rounds != AUTO:
             return int(rounds)
-        factor = (ALONE, min(FIRST, NEGLIGIBLE_ERROR * n_agents), NEXT)[min(stage, TRACKED)] / n_agents
-        needed = max(network.diameter, self._averaging(network).rounds_needed(factor))
+        first = min(FIRST, NEGLIGIBLE_ERROR * n_agents)
+        factor = (ALONE, first, first, NEXT)[min(stage, TRACKED)] / n_agents
+        fewest = 1 if stage < BEGUN else tracking.FEWEST_ROUNDS[min(stage, TRACKED) - BEGUN]
+        needed = max(network.diameter, fewest, self._averaging(network, stage).rounds_needed(factor))
         return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
     def error_factor(self, network: Network) -> float | None:
@@ -175,14 +188,15 @@ class Consensus(Summation):
         key = "contraction", self.weights, self.alpha
         return float(network.remember(key, find))
 
-    def _averaging(self, network: Network) -> Averaging:
+    def _averaging(self, network: Network, stage: int = 0) -> Averaging:
         """How a round goes, found once."""
+        is_coded = stage >= BEGUN
 
         def find(network: Network) -> Averaging:
             W = self.mixing_matrix(network)
-            return accelerate(W) if self.rounds == AUTO else Averaging(W)
+            return accelerate(W, tracking.MARGIN * is_coded) if self.rounds == AUTO else Averaging(W)
 
-        key = "averaging", self.weights, self.alpha, self.rounds == AUTO
+        key = "averaging", self.weights, self.alpha, self.rounds == AUTO, is_coded
         averaging: Averaging = network.remember(key, find)
         return averaging
 
@@ -201,25 +215,27 @@ class Consensus(Summation):
         weights[position] = 1.0 - weights.sum()
         return weights
 
-    def _momentum(self, network: Network, number: int) -> float:
+    def _momentum(self, network: Network, number: int, stage: int = 0) -> float:
         """Of a round of averaging."""
         if self.rounds != AUTO or number == 0:
             return 1.0
+        is_coded = stage >= BEGUN
 
         def find(network: Network) -> list[float]:
-            most = max(self.n_rounds(network, stage) for stage in range(self.n_stages))
-            return self._averaging(network).momenta(most)
+            stages = range(BEGUN, self.n_stages) if is_coded else range(BEGUN)
+            most = max(self.n_rounds(network, one) for one in stages)
+            return self._averaging(network, stage).momenta(most)
 
-        momenta: list[float] = network.remember(("momenta", self), find)
+        momenta: list[float] = network.remember(("momenta", self, is_coded), find)
         return momenta[number]
 
     def stage(self, shape: Shape, series: str, carry: Memory) -> int:
-        """A sum by itself, the first of a series, or one that goes on from the last, again after each retreat."""
+        """A sum by itself, one of k-means, the first of EM, or one that goes on from it, again after each retreat."""
         if self.rounds != AUTO or not series:
             return 0
-        if not series.startswith(ITERATE) or len(carry.get("lead", ())) != shape.n_values:
-            return 1
-        return TRACKED + int(carry["retreats"][0])
+        if not series.startswith(ITERATE):
+            return WHOLE
+        return TRACKED + int(tracking.retreats_of(carry)[0]) if tracking.goes_on(shape, carry) else BEGUN
 
     def later_stage(self, shape: Shape, series: str) -> int:
         """Sums of EM go on from the last one."""
@@ -228,7 +244,7 @@ class Consensus(Summation):
 
     def retreat(self, carry: Memory) -> Memory:
         """Only how often this has happened."""
-        return {"retreats": _retreats(carry) + 1}
+        return {"retreats": tracking.retreats_of(carry) + 1}
 
     def schedule(
         self,
@@ -260,36 +276,57 @@ class Consensus(Summation):
         n_rounds = 0
         if values:
             n_rounds = self.n_rounds(network, stage)
-            found = term_rounds(network, position)
+            found = term_rounds(network, position) if stage < BEGUN else []
             found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
         return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
 
-    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:  # noqa: ARG002 (all the same)
-        """How far the last sum was from the agent's own term, if it counts; and how often all went back."""
-        return 8 * (shape.n_values + 1) if self.rounds == AUTO else 0
+    def payload(self, network: Network | None, shape: Shape) -> Payload:
+        """Whole numbers; with "auto" bytes, as many as it takes."""
+        if self.rounds != AUTO:
+            return Payload(shape.n_values)
+        n_agents = tracking.MOST_AGENTS if network is None else len(network.positions)
+        return Payload(max(tracking.most_coded(n_agents, shape), 8 * shape.n_values), "u1", is_fixed=False)
+
+    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:
+        """Of rounded changes from nothing to a byte for each entry; other sums are whole."""
+        if self.rounds == AUTO and series.startswith(ITERATE):
+            return tracking.lengths(len(network.positions), shape)
+        n_bytes = 8 * shape.n_values
+        return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
+
+    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
+        """The memory of the agent, and of all its neighbours, if sums go on from others."""
+        return tracking.carried_bytes(network, position, shape) if self.rounds == AUTO else 0
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
         """The hub's term, so that the average over its members and all others is the sum over hubs."""
-        state: Memory = {}
         if self._is_tracked(place):
-            is_next = self.stage(place.shape, place.series, carry) >= TRACKED
-            lead = carry["lead"] if is_next else np.zeros(place.shape.n_values)
-            state = {"lead": lead, "retreats": _retreats(carry)}
+            stage = np.array([self.stage(place.shape, place.series, carry)])
+            return {**tracking.begin(place, carry, term), "stage": stage}
         if term is None:
-            return state
+            return {}
         network = place.network
-        return _with_term(state, term * (len(network.parties) / len(network.hub(place.position).members)))
+        return {"values": term * (len(network.parties) / len(network.hub(place.position).members))}
 
-    def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
-        """The term on its way down the hub's tree, then the average so far."""
-        return state["term"] if step < place.network.depth and "term" in state else state["values"]
+    def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (all are the same)
+        """The term on its way down the hub's tree, the average so far; or its change."""
+        if self._is_tracked(place):
+            return state["out"]
+        return np.ascontiguousarray(state["values"]).view(np.uint8) if self.rounds == AUTO else state["values"]
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """The root's terms as they are; averages by the agent's own row of weights."""
         network = place.network
+        if self._is_tracked(place):
+            stage = int(state["stage"][0])
+            averaging, n_rounds = self._averaging(network, stage), self.n_rounds(network, stage)
+            momentum = self._momentum(network, step, stage)
+            return tracking.combine(place, step, n_rounds, momentum, averaging, state, received)
+        if self.rounds == AUTO:
+            received = {sender: _whole(place, sender, values) for sender, values in received.items()}
         if step < network.depth:
             (term,) = received.values()
-            return _with_term(state, term)
+            return {"values": term}
         weights, values = self._averaging(network).weights[place.position], state["values"]
         if self.failures is not None:
             broken = self.failures.links(network, place.count, step - network.depth)
@@ -301,15 +338,11 @@ class Consensus(Summation):
                 daxpy(theirs, total, a=momentum * weights[peer])  # in place, and in one pass
         if momentum != 1.0:
             daxpy(state["before"], total, a=1.0 - momentum)
-        found = {**state, "values": total}
-        return {**found, "before": values} if self.rounds == AUTO else found
+        return {"values": total, "before": values} if self.rounds == AUTO else {"values": total}
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
-        """The sum; and how far it is from the agent's own term, which is where the next one goes on from."""
-        values = state["values"]
-        if not self._is_tracked(place):
-            return values, NO_MEMORY
-        return values, {"lead": values - state["term"], "retreats": state["retreats"]}
+        """The sum; and what the next one goes on from."""
+        return tracking.end(place, state) if self._is_tracked(place) else (state["values"], NO_MEMORY)
 
     def _is_tracked(self, place: Place) -> bool:
         return self.rounds == AUTO and place.series.startswith(ITERATE)
@@ -327,12 +360,3 @@ class Consensus(Summation):
                 for hub in network.hubs
             ]
         )
-
-
-def _with_term(state: Memory, term: Array) -> Memory:
-    """An agent that has its hub's term begins to average."""
-    return {**state, "term": term, "values": term + state["lead"]} if state else {"values": term}
-
-
-def _retreats(carry: Memory) -> NDArray[np.int64]:
-    return np.asarray(carry.get("retreats", np.zeros(1, dtype=np.int64)))
