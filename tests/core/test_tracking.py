@@ -386,7 +386,7 @@ def fast():
 def fit_fast(data, summation, engine="simulation", **arguments):
     settings = {"tol": 1e-7, "max_iter": 300, "random_state": 0, "init_params": "random_from_data"}
     model = VerticalGaussianMixture(
-        3, partition=data.partition, graph="path", summation=summation, engine=engine, **settings, **arguments
+        3, partition=data.partition, graph="path", summation=summation, engine=engine, **{**settings, **arguments}
     )
     return model.fit(data.data)
 
@@ -403,7 +403,10 @@ def test_sums_that_are_too_short_are_caught_and_get_more_rounds(fast):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::vpem.FitWarning")
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 250}], ids=str)
 def test_both_engines_go_back_together(fast, arguments):
-    simulated, agents = (fit_fast(fast, Hasty(), engine, **arguments) for engine in ("simulation", "agents"))
+    # Engines differ in the last digits. Sums that hardly average make that grow, until one code is another one: so only
+    # as many iterations as all ways back take.
+    engines = "simulation", "agents"
+    simulated, agents = (fit_fast(fast, Hasty(), engine, max_iter=15, **arguments) for engine in engines)
     assert (np.diff(simulated.lower_bounds_) < -0.01).any()
     np.testing.assert_allclose(agents.lower_bounds_, simulated.lower_bounds_, rtol=1e-9)
     np.testing.assert_allclose(agents.means_, simulated.means_, rtol=1e-9, atol=1e-9)
