@@ -403,8 +403,8 @@ def test_sums_that_are_too_short_are_caught_and_get_more_rounds(fast):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::vpem.FitWarning")
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 250}], ids=str)
 def test_both_engines_go_back_together(fast, arguments):
-    # Engines differ in the last digits. Sums that hardly average make that grow, until one code is another one: so only
-    # as many iterations as all ways back take.
+    # Engines differ in the last digits. Sums that hardly average make that grow, until one code is another one: so
+    # only as many iterations as all ways back take.
     engines = "simulation", "agents"
     simulated, agents = (fit_fast(fast, Hasty(), engine, max_iter=15, **arguments) for engine in engines)
     assert (np.diff(simulated.lower_bounds_) < -0.01).any()
