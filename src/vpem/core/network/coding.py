@@ -54,7 +54,7 @@ def find_thresholds(total, least, references, thresholds):  # type: ignore[no-un
 
 @compiled(PRECISE)
 def find_changes(terms, below, sent, thresholds, references, least, share, changes):  # type: ignore[no-untyped-def]
-    """Changes of log-ratios that matter, rounded, 0 for others; returns the largest of these numbers.
+    """Changes of log-ratios that matter, rounded, 0 for others; the largest of them, and the sum of references' terms.
 
     terms and below (n_rows, n_components), or without rows; sent (n_rows, n_components); references (n_rows,):
     against which component each row's ratios are; thresholds (n_rows, n_components - 1). changes (n_rows,
@@ -64,11 +64,12 @@ def find_changes(terms, below, sent, thresholds, references, least, share, chang
     """
     n_rows, n_components = sent.shape
     has_term, has_below, largest = terms.shape[0] > 0, below.shape[0] > 0, 0
-    change = np.empty(1)
+    change, level = np.empty(1), 0.0
     bits = change.view(np.int64)
     for m in range(n_rows):
         r = references[m]
         term, other, before = terms[m, r] if has_term else 0.0, below[m, r] if has_below else 0.0, sent[m, r]
+        level += term
         for j in range(n_components - 1):
             k = j + (j >= r)
             value = below[m, k] - other if has_below else 0.0
@@ -79,7 +80,7 @@ def find_changes(terms, below, sent, thresholds, references, least, share, chang
             code = ((bits[0] & UNSIGNED) + ROUNDING) >> SHIFT
             largest = max(largest, code)
             changes[m, j] = -code if value < 0.0 else code
-    return largest
+    return largest, level
 
 
 @compiled(PRECISE)
@@ -111,15 +112,6 @@ def add_decoded(codes, scale, references, memory, out):  # type: ignore[no-untyp
             k = j + (j >= r)
             out[m, k] = memory[m, k] + table[codes[i]]
             i += 1
-
-
-@compiled(PRECISE)
-def level_of(terms, references):  # type: ignore[no-untyped-def]
-    """Sum of the references' terms."""
-    total = 0.0
-    for m in range(terms.shape[0]):
-        total += terms[m, references[m]]
-    return total
 
 
 @compiled(PRECISE)

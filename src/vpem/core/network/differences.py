@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from vpem.core.network.coding import (
     exponent_of,
     find_changes,
     find_thresholds,
-    level_of,
     mean_change,
     most_compressed,
 )
@@ -188,10 +187,8 @@ class Differences(Summation):
             "thresholds": thresholds,
             "references": references,
             "bits": present,
-            "scalars": np.append(own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars), 0.0),
+            "scalars": own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars),
         }
-        if len(terms):
-            state["scalars"][-1] = level_of(terms, references)
         return state if tree.below[place.position] else self._up(place, state)
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
@@ -213,8 +210,7 @@ class Differences(Summation):
         for parts in found:
             below = parts.add_to(below, state["references"], room)
             bits = bits | parts.present
-        scalars = add_in_order([state["scalars"], *(parts.scalars for parts in found)])
-        return self._up(place, {**state, "below": below, "bits": bits, "scalars": scalars})
+        return self._up(place, {**state, "below": below, "bits": bits}, [parts.scalars for parts in found])
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
@@ -223,25 +219,27 @@ class Differences(Summation):
         (values,) = _once("values", [state["total"], state["out"]], lambda: (_values(state),))
         return values, {name: state[name] for name in KEPT}
 
-    def _up(self, place: Place, state: Memory) -> Memory:
-        """The change of what is here and below; on top, of the total."""
+    def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = ()) -> Memory:
+        """The change of what is here and below, with the scalars from below; on top, of the total."""
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
         sent = before if is_top else state["sent"]
         references = state["references"]
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
         n_codes = len(sent) * max(sent.shape[1] - 1, 0)
-        codes, scales = np.empty((_n_layers(state), n_codes), dtype=np.uint8), []
+        codes, scales, level = np.empty((_n_layers(state), n_codes), dtype=np.uint8), [], 0.0
         moved, room = sent, np.empty_like(sent)
         changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.int16)
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
             left = state["terms"], state["below"], moved, state["thresholds"], references, least, share, changes
-            scales.append(exponent_of(find_changes(*left)))
+            largest, level = find_changes(*left)
+            scales.append(exponent_of(largest))
             encode(changes.ravel(), scales[-1], layer)
             add_decoded(layer, scales[-1], references, moved, room)
             moved = room
-        out = _write(Parts(state["scalars"], tuple(scales), codes, state["bits"]))
+        added = add_in_order([np.append(state["scalars"], level), *scalars])
+        out = _write(Parts(added, tuple(scales), codes, state["bits"]))
         return _down(place, place.position, state, out) if is_top else {**state, "sent": moved, "out": out}
 
 
