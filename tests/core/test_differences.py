@@ -41,7 +41,7 @@ def added(summation, network, terms, shape, n_sums=1):
 def coded(changes):
     """What is left of changes on the other side."""
     n = len(changes)
-    zeros, first = np.zeros((n, 2)), np.zeros(n, dtype=np.int32)
+    zeros, first = np.zeros((n, 2)), np.zeros(n, dtype=np.int64)
     longer, codes = np.empty((n, 1), dtype=np.int16), np.empty(n, dtype=np.uint8)
     terms = np.column_stack([np.zeros(n), changes])
     largest, _ = coding.find_changes(terms, zeros[:0], zeros, zeros[:, 1:].copy(), first, 0.0, 1.0, longer)
@@ -52,7 +52,7 @@ def coded(changes):
 def decoded(codes, scale):
     """What codes of ratios against the first of two components stand for."""
     found, zeros = np.empty((len(codes), 2)), np.zeros((len(codes), 2))
-    coding.add_decoded(codes, scale, np.zeros(len(codes), dtype=np.int32), zeros, found)
+    coding.add_decoded(codes, scale, np.zeros(len(codes), dtype=np.int64), zeros, found)
     return found[:, 1].copy()
 
 

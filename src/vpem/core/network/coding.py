@@ -54,7 +54,7 @@ def find_thresholds(total, least, references, thresholds):  # type: ignore[no-un
 
 @compiled(PRECISE)
 def find_changes(terms, below, sent, thresholds, references, least, share, changes):  # type: ignore[no-untyped-def]
-    """Changes of log-ratios that matter, rounded, 0 for others; the largest of them, and the sum of references' terms.
+    """Changes of log-ratios that matter, rounded, 0 for others; the largest, and the sum of the references' terms.
 
     terms and below (n_rows, n_components), or without rows; sent (n_rows, n_components); references (n_rows,):
     against which component each row's ratios are; thresholds (n_rows, n_components - 1). changes (n_rows,

@@ -56,8 +56,8 @@ MOST_LEVEL = 2.0**20
 USUAL = (0.3, 0.9)
 """Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
 
-References = NDArray[np.int32]
-"""(n_rows,): against which component a row's ratios are; short numbers, as every agent reads them for all rows."""
+References = NDArray[np.int64]
+"""(n_rows,): against which component a row's ratios are."""
 
 
 class Parts(NamedTuple):
@@ -295,7 +295,7 @@ def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, 
     """Against which component each row's ratios are, the leading one; and what others must change by to matter."""
 
     def find() -> Arrays:
-        references = np.empty(len(total), dtype=np.int32)
+        references = np.empty(len(total), dtype=np.int64)
         thresholds = np.empty((len(total), max(total.shape[1] - 1, 0)))
         least = max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
         find_thresholds(total, least, references, thresholds)
