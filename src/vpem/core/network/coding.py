@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.compiling import PRECISE, compiled
+from vpem.core.network.hubs import Position
+from vpem.core.network.summation import Place, WrongMessageError
 
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
@@ -163,3 +165,10 @@ def decompress(code: bytes, n_bytes: int) -> bytes:
 def most_compressed(n_bytes: int) -> int:
     """Bytes that so many plain ones can become at most."""
     return n_bytes + n_bytes // 128 + 1024
+
+
+def whole_numbers(place: Place, sender: Position, values: Bytes) -> Array:
+    """Numbers of a sum that is sent whole, where others are sent in codes; WrongMessageError if there are too few."""
+    if len(values) != 8 * place.shape.n_values:
+        raise WrongMessageError(sender, f"expected {8 * place.shape.n_values} bytes, got {len(values)}")
+    return np.ascontiguousarray(values).view(np.float64)

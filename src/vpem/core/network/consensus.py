@@ -14,7 +14,7 @@ from scipy.linalg.blas import daxpy
 
 from vpem.core.network import tracking
 from vpem.core.network.chebyshev import Averaging, accelerate
-from vpem.core.network.differences import _whole
+from vpem.core.network.coding import whole_numbers
 from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
@@ -323,7 +323,7 @@ class Consensus(Summation):
             momentum = self._momentum(network, step, stage)
             return tracking.combine(place, step, n_rounds, momentum, averaging, state, received)
         if self.rounds == AUTO:
-            received = {sender: _whole(place, sender, values) for sender, values in received.items()}
+            received = {sender: whole_numbers(place, sender, values) for sender, values in received.items()}
         if step < network.depth:
             (term,) = received.values()
             return {"values": term}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,9 +21,11 @@ from vpem.core.network.coding import (
     find_thresholds,
     mean_change,
     most_compressed,
+    whole_numbers,
 )
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.network.sharing import Arrays, once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     ITERATE,
@@ -200,7 +201,7 @@ class Differences(Summation):
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """On the way up, add and pass on; on the way down, move the total."""
         if not place.series.startswith(ITERATE):
-            whole = {sender: _whole(place, sender, values) for sender, values in received.items()}
+            whole = {sender: whole_numbers(place, sender, values) for sender, values in received.items()}
             return self.around.combine(place, step, state, whole)
         if step >= self.around.tree(place.network).depth:
             ((sender, message),) = received.items()
@@ -216,7 +217,7 @@ class Differences(Summation):
         """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
         if not place.series.startswith(ITERATE):
             return self.around.end(place, state)
-        (values,) = _once("values", [state["total"], state["out"]], lambda: (_values(state),))
+        (values,) = once("values", [state["total"], state["out"]], lambda: (_values(state),))
         return values, {name: state[name] for name in KEPT}
 
     def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = ()) -> Memory:
@@ -249,7 +250,7 @@ KEPT = ("sent", "below", "total", "pace", "present")
 def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
     """Memory before the first sum: of the link upward, of those from below, and of the total."""
     size = shape.n_rows, shape.width
-    total, pace = _once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
+    total, pace = once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
     return {
         "sent": np.zeros((0 if position == tree.top else size[0], size[1])),
         "below": np.zeros((size[0] if tree.below[position] else 0, size[1])),
@@ -267,7 +268,7 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
         total = parts.add_to(state["total"], state["references"], np.empty_like(state["total"]))
         return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
 
-    total, pace, scalars, bits = _once("total", [state["total"], message], move)
+    total, pace, scalars, bits = once("total", [state["total"], message], move)
     present = np.unpackbits(bits, count=place.shape.n_rows) if len(bits) else state["present"]
     return {
         **state,
@@ -301,7 +302,7 @@ def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, 
         find_thresholds(total, least, references, thresholds)
         return references, thresholds
 
-    references, thresholds = _once(f"thresholds {silence}", [total, pace], find)
+    references, thresholds = once(f"thresholds {silence}", [total, pace], find)
     return references, thresholds
 
 
@@ -344,28 +345,3 @@ def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 def _n_layers(state: Memory) -> int:
     """More in the first sum, from which EM sets out."""
     return FIRST_LAYERS if len(state["bits"]) else 1
-
-
-def _whole(place: Place, sender: Position, values: NDArray[np.uint8]) -> Array:
-    """A whole sum's numbers."""
-    if len(values) != 8 * place.shape.n_values:
-        raise WrongMessageError(sender, f"expected {8 * place.shape.n_values} bytes, got {len(values)}")
-    return np.ascontiguousarray(values).view(np.float64)
-
-
-# Agents of one process have the same total: it is computed and kept once
-
-Arrays = tuple[NDArray[Any], ...]
-_last: dict[str, tuple[list[weakref.ref[NDArray[Any]]], list[weakref.ref[NDArray[Any]]]]] = {}
-
-
-def _once(name: str, given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Arrays:
-    """What `make` makes of these very arrays; made once, while it is there and no other of its name is made."""
-    before, results = _last.get(name, ([], []))
-    if len(before) == len(given) and all(ref() is array for ref, array in zip(before, given, strict=True)):
-        found = [ref() for ref in results]
-        if found and all(one is not None for one in found):
-            return tuple(one for one in found if one is not None)
-    made = make()
-    _last[name] = [weakref.ref(array) for array in given], [weakref.ref(array) for array in made]
-    return made

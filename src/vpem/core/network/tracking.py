@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from vpem.core.network.chebyshev import Averaging
 from vpem.core.network.coding import SCALE, compress, decompress, mean_change, most_compressed
 from vpem.core.network.copies import find_codes, mixed, moved, settle
-from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR, SCALES, _once
+from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR, SCALES
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.network.sharing import once
 from vpem.core.network.summation import Array, Lengths, Memory, Place, Shape, WrongMessageError, add_in_order
 
 SILENCE = 0.1
@@ -87,7 +88,7 @@ def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
     scaled = n_agents * terms
     state: dict[str, NDArray[Any]] = {"retreats": retreats_of(carry), "scaled": scaled, "known": known}
     if is_first:
-        (zeros,) = _once(f"no copy {size}", [], lambda: (np.zeros(size),))
+        (zeros,) = once(f"no copy {size}", [], lambda: (np.zeros(size),))
         state |= {_copy_of(peer): zeros for peer in network.neighbours[place.position]}
         state |= {"values": scaled.copy(), "own": zeros, "pace": np.zeros(1)}
         state |= {"bits": np.packbits((terms != 0).any(axis=1)), "present": np.zeros(0, dtype=np.uint8)}
@@ -114,7 +115,7 @@ def combine(
     for peer, message in received.items():
         parts = _read(place, peer, message)
         old = state[_copy_of(peer)]
-        new, present = _once(_copy_of(peer), [old, message], partial(_moved, place, peer, parts, old, len(bits)))
+        new, present = once(_copy_of(peer), [old, message], partial(_moved, place, peer, parts, old, len(bits)))
         known[parts.told] = np.where(np.isnan(known[parts.told]), parts.scalars, known[parts.told])
         bits = bits | present
         copies[_copy_of(peer)] = new
@@ -150,7 +151,7 @@ def _speak(place: Place, state: Memory) -> Memory:
     packed = compress(codes.tobytes() + state["bits"].tobytes())
     out = _write(Parts(news, state["known"][news], scale, packed))
     bits = state["bits"]
-    new, _ = _once(_copy_of(place.position), [own, out], lambda: (moved(own, scale, codes), bits))
+    new, _ = once(_copy_of(place.position), [own, out], lambda: (moved(own, scale, codes), bits))
     return {**state, "own": new, "out": out, "told": np.asarray(is_known, dtype=np.uint8)}
 
 
