@@ -140,6 +140,8 @@ def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     if run.block is not None and run.weights is not None and repaired:
         block = work.density.restart(run.block, repaired, work.rows(rows), work.overall.blocks[0])
         run = replace(run, block=block, weights=repair_weights(run.weights, repaired))
+    if repaired:
+        progress = replace(progress, memories={})  # of a component that is another one now
     run = replace(_find_broken(work, run, repaired), earlier=())
     return replace(progress, phase="iterate", run=run)
 
