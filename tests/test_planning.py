@@ -59,6 +59,7 @@ def study_of(model, data=DATA):
         n_init=model.n_init,
         batch_size=model.batch_size,
         hops=model.hops,
+        accelerate=model.accelerate,
     )
 
 
@@ -75,6 +76,12 @@ FIXED = [
     (Tree(), "ring", {}),
     (Tree(), "path", {"hops": 1, "init_params": "k-means++"}),
     (Tree(), GEOMETRIC, {"init_params": "random", "n_init": 2}),
+    (Star(), "star", {"accelerate": "squarem"}),
+    (Star(), "star", {"accelerate": "squarem", "max_iter": 9, "n_components": 1}),
+    (Tree(), "path", {"accelerate": "squarem", "max_iter": 7, "hops": 1, "n_init": 2, "init_params": "random"}),
+    (Tree(), GEOMETRIC, {"accelerate": "squarem", "max_iter": 10, "init_params": "labels"}),
+    (Tree(), "ring", {"accelerate": "squarem", "max_iter": 1}),
+    (Tree(), "ring", {"accelerate": "squarem", "max_iter": 2}),
     (Consensus(7), "ring", {}),
     (Consensus(1), "path", {"init_params": "k-means++", "n_init": 2}),
     (Consensus(), "complete", {"hops": 1}),
@@ -89,7 +96,7 @@ def test_fixed_lengths_are_planned_to_the_byte(summation, graph, options, lloyd)
     study = study_of(model)
     assert len(lloyd) <= 1 or study.init_params == "k-means++"
     assert not model.repairs_, "a repair would send a few numbers more"
-    planned, _ = planned_traffic(summation, model._network, study, 4, lloyd[0] if lloyd else 0)
+    planned, _ = planned_traffic(summation, model._network, study, model.max_iter, lloyd[0] if lloyd else 0)
     np.testing.assert_array_equal(planned.table, model.traffic_.table)
     assert (planned.bytes, planned.messages, planned.rounds) == (
         model.traffic_.bytes,
@@ -105,9 +112,10 @@ def test_labels_of_columns_of_few_values_are_shorter():
     assert low.bytes < model.traffic_.bytes < high.bytes
 
 
-def test_agents_send_what_is_planned():
-    model = fitted(Consensus(3), "ring", init_params="random", engine="agents")
-    planned, _ = planned_traffic(Consensus(3), model._network, study_of(model), 4)
+@pytest.mark.parametrize(("summation", "options"), [(Consensus(3), {}), (Tree(), {"accelerate": "squarem"})])
+def test_agents_send_what_is_planned(summation, options):
+    model = fitted(summation, "ring", init_params="random", engine="agents", max_iter=5, **options)
+    planned, _ = planned_traffic(summation, model._network, study_of(model), 5)
     np.testing.assert_array_equal(planned.table, model.traffic_.table)
 
 
@@ -116,6 +124,7 @@ def test_agents_send_what_is_planned():
     [
         *((around, own) for around in (Star(), Tree()) for own in ({}, {"batch_size": 150}, {"n_components": 1})),
         (Tree(), {"hops": 1}),
+        (Tree(), {"accelerate": "squarem"}),
     ],
     ids=str,
 )
@@ -277,6 +286,10 @@ def test_summations_are_checked_and_may_be_others():
     with pytest.raises(ValueError, match="expected graph='star'"):
         plan(network, Study(n_rows=10, n_components=2), summations=[Star()])
     assert Consensus(7) in choices(network, rounds=7)
+    jumping = Study(n_rows=10, n_components=2, accelerate="squarem")
+    assert [one.name for one in plan(network, jumping).estimates] == ["Tree()", "Differences(Tree())"]
+    with pytest.raises(ValueError, match="expected accelerate with sums that are the same for all parties"):
+        plan(network, jumping, summations=[Consensus(3)])
 
     class Short(Tree):
         def payload(self, network, shape):
@@ -300,6 +313,8 @@ def test_summations_are_checked_and_may_be_others():
         ({"n_rows": 2, "n_components": 3}, "expected as many rows as components or more, got 2 and 3"),
         ({"init_params": "best"}, "expected init_params to be one of kmeans"),
         ({"batch_size": 0}, "expected batch_size"),
+        ({"accelerate": "more"}, "expected accelerate to be None or 'squarem', got 'more'"),
+        ({"accelerate": "squarem", "batch_size": 5}, "expected no batch_size with accelerate, got 5"),
     ],
 )
 def test_studies_that_cannot_be(wrong, message):

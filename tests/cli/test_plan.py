@@ -140,6 +140,7 @@ def test_every_column_is_a_party_and_some_are_left_out():
         ["--graph", "links.txt", "--hops", 1],
         ["--graph", "ring", "--batch-size", 70],
         ["--graph", "links.txt", "--hops", 1, "--rounds", 4],
+        ["--graph", "links.txt", "--accelerate", "squarem"],
     ],
     ids=str,
 )
@@ -193,6 +194,8 @@ SHAPE = ["--rows", 100, "--parties", 4, "-k", 2]
         ([*SHAPE, "--graph", "rnig"], "expected a graph by name"),
         ([*SHAPE, "--init", "best"], "expected --init to be one of its words"),
         ([*SHAPE, "--starts", 0], "expected n_init to be a whole number, 1 or more, got 0"),
+        ([*SHAPE, "--accelerate", "more"], "expected accelerate to be None or 'squarem', got 'more'"),
+        ([*SHAPE, "--graph", "ring", "--accelerate", "squarem", "--rounds", 3], "expected no --rounds with --accel"),
         ([*SHAPE, "--hops", 1], "expected hops=0 on a star"),
         (["--rows", 1, "--parties", 4, "-k", 2], "expected as many rows as components or more, got 1 and 2"),
         (["--rows", 10, "--parties", 0, "-k", 2], "expected one party or more"),
