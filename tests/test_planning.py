@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import vpem.simulation.starts
-from vpem import Consensus, Differences, Star, Tree, VerticalGaussianMixture
+from vpem import Consensus, Differences, Failures, RunningSums, Star, Tree, VerticalGaussianMixture
 from vpem.core.network.adders import MessageAdder
 from vpem.core.network.costs import find_sendings
 from vpem.core.network.summation import ITERATE, Payload, Shape
@@ -87,6 +87,9 @@ FIXED = [
     (Consensus(), "complete", {"hops": 1}),
     (Consensus(), GEOMETRIC, {"hops": 1, "batch_size": 130}),
     (Consensus(40, weights="laplacian"), "path", {}),
+    (RunningSums(), "ring", {}),
+    (RunningSums(12), GEOMETRIC, {"hops": 1, "batch_size": 130}),
+    (RunningSums(failures=Failures(0.1, seed=1)), "path", {"init_params": "k-means++"}),
 ]
 
 
@@ -134,6 +137,29 @@ def test_changes_are_between_the_ends_of_the_plan(around, options, lloyd):
     parts = summation, model._network, study_of(model), 30, lloyd[0]
     low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
     assert low.bytes < model.traffic_.bytes <= high.bytes
+    assert (low.table <= model.traffic_.table).all()
+    assert (model.traffic_.table <= high.table).all()
+    for planned in (low, high):
+        assert (planned.messages, planned.rounds) == (model.traffic_.messages, model.traffic_.rounds)
+
+
+@pytest.mark.parametrize(
+    ("graph", "options"),
+    [
+        ("ring", {}),
+        ("path", {"hops": 1}),
+        ("complete", {"batch_size": 150}),
+        (GEOMETRIC, {"n_components": 1}),
+        (GEOMETRIC, {"n_init": 2, "init_params": "random"}),
+    ],
+    ids=str,
+)
+def test_rounded_averages_are_between_the_ends_of_the_plan(graph, options, lloyd):
+    summation = Consensus("auto")
+    model = fitted(summation, graph, max_iter=20, **options)
+    parts = summation, model._network, study_of(model), 20, lloyd[0] if lloyd else 0
+    low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
+    assert low.bytes < model.traffic_.bytes < high.bytes
     assert (low.table <= model.traffic_.table).all()
     assert (model.traffic_.table <= high.table).all()
     for planned in (low, high):
@@ -254,11 +280,20 @@ def test_a_plan_of_a_ring():
     network = make_network({party: [party] for party in range(8)}, "ring")
     found = plan(network, Study(n_rows=1000, n_components=3), iterations=(20, 100))
     names = [one.name for one in found.estimates]
-    assert names == ["Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()", "Consensus('auto')"]
+    assert names == [
+        "Tree()",
+        "Differences(Tree())",
+        "Consensus(100)",
+        "Consensus()",
+        "Consensus('auto')",
+        "RunningSums()",
+    ]
     assert found.default == "Tree()"
-    tree, changes, hundred, enough, _ = found.estimates
+    tree, changes, hundred, enough, _, running = found.estimates
     assert found.cheapest is changes
     assert tree.error_factor == changes.error_factor == 0
+    assert running.error_factor <= 1e-10
+    assert running.rounds.low > enough.rounds.low
     assert enough.error_factor <= 1e-6 < hundred.error_factor * 1e20
     # A circulant matrix: (1 + 2 cos(2 pi j / 8)) / 3
     assert found.spectrum.second == pytest.approx((1 + np.sqrt(2)) / 3)

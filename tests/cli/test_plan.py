@@ -56,7 +56,7 @@ def test_a_shape_on_a_ring():
     assert "lambda_2 0.8047" in said
     assert "64 rounds for a millionth" in said
     assert "100,000 rows, 3 components, 5 starts of 20 to 100 iterations of EM, 5 to 60 of k-means" in said
-    for name in ("Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()"):
+    for name in ("Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()", "RunningSums()"):
         assert name in said
     assert "exact in the end" in said
     assert "sending the table once: 6.4 MB, 532 ms; gzipped: not known without the table" in said
@@ -162,6 +162,14 @@ def test_a_fit_by_differences_stays_within_the_bounds():
     choice = planned(*same, "--iterations", 6)["choices"]["Differences(Tree())"]
     assert choice["bounds"][0] < sent["bytes"] < choice["bounds"][1]
     assert choice["messages"] == [sent["messages"]] * 2
+
+
+def test_a_fit_over_links_that_lose_messages_sends_so_much():
+    same = ["people.csv", "--parties", "parties.toml", "-k", 2, "--init", "random", "--starts", 1, "--graph", "ring"]
+    run("fit", *same, "--sum", "running", "--tol", 0, "--max-iter", 6, "-o", "m")
+    sent = json.loads(run("show", "m", "--json").stdout)
+    choice = planned(*same, "--iterations", 6)["choices"]["RunningSums()"]
+    assert choice["bytes"] == [sent["bytes"]] * 2 == choice["bounds"]
 
 
 def test_how_a_fit_is_told():
