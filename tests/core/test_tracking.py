@@ -456,6 +456,52 @@ def test_a_fit_comes_to_a_fixed_point_for_far_fewer_bytes(name):
     assert plain.traffic_.bytes > factor * auto.traffic_.bytes
 
 
+def far_apart(rng):
+    """Three groups, 1000 deviations and more from each other."""
+    return rng.normal(size=(400, 6)) + 1000.0 * rng.integers(3, size=(400, 1)) * rng.choice([-1, 1], size=6)
+
+
+def far_and_near(rng):
+    """Two groups near each other, and one 1000 deviations away."""
+    return rng.normal(size=(400, 6)) + np.array([0.0, 2.0, 1000.0])[rng.integers(3, size=400)][:, None]
+
+
+def heavy_tails(rng):
+    return rng.standard_t(2, size=(400, 6)) + 4.0 * rng.integers(2, size=(400, 1))
+
+
+def overlapping(rng, missing=0.0):
+    data = make_vertical_blobs(400, 6, 1, 3, separation=1.5, random_state=5).data
+    return np.where(rng.random(data.shape) < missing, np.nan, data)
+
+
+# Starts: two rows of one group far from all others would be a saddle, which an exact sum does not leave.
+WHOLE_FITS = {
+    "groups far apart": (far_apart, {"init_params": "random_from_data"}),
+    "groups far and near": (far_and_near, {"init_params": "kmeans"}),
+    "heavy tails": (heavy_tails, {"n_components": 2}),
+    "a fifth of the values missing": (lambda rng: overlapping(rng, 0.2), {}),
+    "hubs": (overlapping, {"hops": 1}),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_FITS)
+def test_a_fit_comes_to_where_an_exact_one_does(name):
+    make, arguments = WHOLE_FITS[name]
+    settings = {"graph": "path", "tol": 1e-8, "max_iter": 200, "random_state": 0, "init_params": "random_from_data"}
+    X = make(np.random.default_rng(0))
+    exact, auto = (
+        VerticalGaussianMixture(**{"n_components": 3, **settings, "summation": summation, **arguments}).fit(X)
+        for summation in (Tree(), Consensus("auto"))
+    )
+    assert exact.converged_
+    assert auto.converged_
+    # Both stop where changes are below tol; slow EM has up to a hundred times as much left.
+    assert auto.log_likelihood_ == pytest.approx(exact.log_likelihood_, abs=1e-6)
+    assert abs(auto.certificate_.gain) <= 1e-6
+    assert auto.certificate_.disagreement <= 1e-6
+
+
 def test_k_means_and_predictions(fast):
     exact, auto = (
         VerticalKMeans(3, partition=fast.partition, graph="path", summation=summation, random_state=0).fit(fast.data)

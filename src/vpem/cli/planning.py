@@ -13,6 +13,7 @@ from rich.table import Table
 
 import vpem
 from vpem.cli.app import (
+    Accelerate,
     BatchSize,
     Decimal,
     Encoding,
@@ -74,6 +75,7 @@ def plan(
     init: Init = "kmeans",
     starts: Starts = STARTS_THAT_SERVE,
     batch_size: BatchSize = None,
+    accelerate: Accelerate = None,
     iterations: Annotated[str, typer.Option(help="Of EM in each start, from and to.")] = "20..100",
     kmeans_iterations: Annotated[str, typer.Option(help="Of k-means in each start, from and to.")] = "5..60",
     bandwidth: Annotated[str, typer.Option(help="Of each agent, in bits or bytes, as 1Gbit or 10MB/s.")] = "100Mbit",
@@ -100,6 +102,8 @@ def plan(
         "kmeans_iterations": parse_range(kmeans_iterations, "--kmeans-iterations"),
     }
     number = number_of_rounds(rounds)
+    if number is not None and accelerate is not None:
+        raise TableError("expected no --rounds with --accelerate, which needs sums that are the same for all parties")
     line = Line(parse_bandwidth(bandwidth), parse_latency(latency))
     if tables:
         form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
@@ -107,10 +111,17 @@ def plan(
     else:
         held, n_rows, values = _shape_given(rows, parties, columns)
     study = Study(
-        n_rows=n_rows, n_components=components, init_params=init, n_init=starts, batch_size=batch_size, hops=hops
+        n_rows=n_rows,
+        n_components=components,
+        init_params=init,
+        n_init=starts,
+        batch_size=batch_size,
+        hops=hops,
+        accelerate=accelerate,
     )
     network = _network(held, graph, hops, seed)
-    found = make_plan(network, study, **spans, line=line, summations=choices(network, number), rows=values)
+    ways = [one for one in choices(network, number) if study.allows(one)]
+    found = make_plan(network, study, **spans, line=line, summations=ways, rows=values)
     if as_json:
         typer.echo(json.dumps(_as_dict(found, spans), indent=1))
     else:

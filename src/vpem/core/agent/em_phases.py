@@ -16,7 +16,7 @@ from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.weights import make_weights, normalize
-from vpem.core.decisions.acceleration import Point, make_point, take_point
+from vpem.core.decisions.acceleration import SIZES, Point, make_point, take_point
 from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
@@ -107,7 +107,7 @@ def offer_jump(work: Work, progress: Progress) -> Offer:
         values = sizes[1] + sizes[0] if work.is_first_root else sizes[1]
         is_sound = not np.isfinite(run.findings).any()
         decision = np.array([float(_would_stop(work, run)), run.history[-1], float(is_sound)])
-    return Offer(Shape(0, 0, 2), values, decision)
+    return Offer(SIZES, values, decision)
 
 
 def absorb_jump(work: Work, progress: Progress, outcome: Outcome) -> Progress:
