@@ -138,7 +138,7 @@ def test_summations_check_what_they_get():
     for kind in (Consensus, RunningSums):
         with pytest.raises(ValueError, match=r"failures to be None or Failures\(...\), got 0.1"):
             kind(3, failures=0.1)
-    with pytest.raises(ValueError, match="a whole number, 1 or more, got 0"):
+    with pytest.raises(ValueError, match="a whole number, 1 to 65536, got 0"):
         RunningSums(0)
     with pytest.raises(ValueError, match=r"from 0 to less than 1, got 1\.5"):
         RunningSums(loss=1.5)

@@ -136,6 +136,7 @@ class Naive:
         least = max(min(0.1 * self.pace[i], 0.1), 1e-12)
         for m in range(len(z)):
             lead = int(np.argmax(q[m]))
+            lead = lead if z[m, lead] >= z[m].max() - 25 else int(np.argmax(z[m]))
             for k in range(z.shape[1]):
                 change, gap = (z[m, k] - z[m, lead]) - (q[m, k] - q[m, lead]), q[m, lead] - q[m, k]
                 threshold = least if self.is_first else max(least, (gap - 25) / 4)
