@@ -243,6 +243,44 @@ def test_rounding_and_momentum_do_not_make_numbers_grow():
         assert errors[-1] < 1e-5
 
 
+@pytest.mark.parametrize("far", [1e4, 1e10, 1e20])
+@pytest.mark.parametrize("n", [4, 12])
+def test_components_that_compete_do_not_suffer_from_one_that_is_far_away(n, far):
+    """One agent knows that the first component is out of the question; the others would take it for the best."""
+    rng, shape = np.random.default_rng(0), Shape(50, 3)
+    terms = -rng.exponential(1.0, size=(n, 50, 3)) - [0.0, 3.0, 3.0]
+    exact = terms.sum(axis=0)
+    terms[0, :, 0] -= far * rng.uniform(0.5, 1.0, size=50)
+    adder = MessageAdder(Consensus("auto"), network_on(nx.cycle_graph(n)))
+    for _ in range(20):
+        found = adder.add(terms.reshape(n, -1), shape, SERIES, 0)[0].reshape(n, 50, 3)
+    # Rounding leaves a few last digits of the largest numbers that were there, of which 2 ** 40 is the largest.
+    error = found[:, :, 1] - found[:, :, 2] - (exact[:, 1] - exact[:, 2])
+    np.testing.assert_allclose(error, 0.0, atol=1e-7 + 1e-15 * min(n * far, 2**40))
+    assert (found[:, :, 0] < found[:, :, 1] - min(far, 2**40 / n) / 4).all()
+
+
+def test_a_repair_lets_sums_begin_anew():
+    """Otherwise what is left of a component that is gone makes others look broken, and each is repaired in turn."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)) + 100 * rng.integers(10, size=(200, 1))
+    arguments = {"graph": "ring", "init_params": "random", "random_state": 0, "tol": 1e-4}
+    found = [
+        VerticalGaussianMixture(10, summation=summation, engine=engine, **arguments).fit(X)
+        for summation, engine in (
+            (Tree(), "simulation"),
+            (Consensus("auto"), "simulation"),
+            (Consensus("auto"), "agents"),
+        )
+    ]
+    exact, simulated, agents = found
+    assert 1 <= len(exact.repairs_) <= 3
+    assert 1 <= len(simulated.repairs_) <= 5
+    assert agents.repairs_ == simulated.repairs_
+    np.testing.assert_allclose(agents.means_, simulated.means_, rtol=1e-9, atol=1e-6)
+    np.testing.assert_array_equal(agents.traffic_.table, simulated.traffic_.table)
+
+
 def test_other_sums_stand_alone():
     network, shape = network_on(nx.path_graph(6)), Shape(4, 3)
     adder = MessageAdder(Consensus("auto"), network)

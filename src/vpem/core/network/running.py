@@ -215,7 +215,7 @@ class RunningSums(Summation):
         if not least < weight <= most or not np.abs(total[:-1]).max(initial=0.0) < LARGEST:
             raise WrongMessageError(
                 peer,
-                f"expected a running total whose weight grows, from {least:g} to at most {most:g}, got {weight:g}",
+                f"expected a total of finite numbers whose weight grows from {least:g}, to {most:g}, got {weight:g}",
             )
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
