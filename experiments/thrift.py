@@ -11,10 +11,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.air import network
-from experiments.common import PAPER_ROUNDS, Experiment, main, markdown, queue_stand_in, style, tidy
+from experiments.common import PAPER_ROUNDS, Experiment, main, markdown, queue_stand_in, tidy
 from experiments.pulsar import GRAPHS
 from vpem import Consensus, Differences, Tree, VerticalGaussianMixture
 from vpem.datasets import fetch_beijing_air, fetch_htru2, make_vertical_blobs, random_geometric_graph
+from vpem.figures import COLOURS
+
+LEAST_SHOWN = 1e-7
+"""Of differences of likelihoods in the figure: as many digits as the table has."""
 
 HELD = 1e-6
 """What one more exact step may gain, and how far the parties' responsibilities may differ."""
@@ -243,6 +247,9 @@ with what the paper's {PAPER_ROUNDS} rounds send until the same or, where their 
 
 ![frontier](frontier.svg)
 
+A point has the medians of all fits with one `tol`; with smaller ones, only of the starts whose certificate had not held
+before. Less than {LEAST_SHOWN:g} is shown as that.
+
 Beijing has all hours, gaps included. The ring of five has the stand-in of the paper's data. The hundred agents hold one
 column each of 10,000 drawn rows. Log-likelihoods are means over the starts: starts that end in another optimum show there.
 {f"Left out, as the simulation takes too long: {'; '.join(p['left out'])}." if p["left out"] else ""}
@@ -259,7 +266,7 @@ counts as better or worse if the log-likelihoods differ by more than 1e-5 per ro
 def frontier(found: dict[str, dict[str, list[list[dict[str, Any]]]]]) -> Figure:
     """Bytes against what is missing to the best fit, for each `tol`."""
     name = next((name for name in found if name.startswith("pulsars")), next(iter(found)))
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(7, 4.8), layout="constrained")
     axes = figure.subplots()
     best = max(one["log_likelihood"] for starts in found[name].values() for runs in starts for one in runs)
     for number, (way, starts) in enumerate(found[name].items()):
@@ -268,11 +275,11 @@ def frontier(found: dict[str, dict[str, list[list[dict[str, Any]]]]]) -> Figure:
             for one in runs:
                 points.setdefault(one["tol"], []).append((one["tables"], best - one["log_likelihood"]))
         line = np.array([np.median(own, axis=0) for own in points.values()])
-        axes.plot(line[:, 0], np.maximum(line[:, 1], 1e-9), label=way, **style(number))
+        axes.plot(line[:, 0], np.maximum(line[:, 1], LEAST_SHOWN), "o-", color=COLOURS[-1 - number], label=way)
     axes.set_xscale("log")
     axes.set_yscale("log")
     tidy(axes, xlabel="tables sent", ylabel="log-likelihood per row, below the best", title=name)
-    axes.legend(frameon=False, fontsize="small")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return figure
 
 

@@ -514,7 +514,8 @@ def overlapping(rng, missing=0.0):
     return np.where(rng.random(data.shape) < missing, np.nan, data)
 
 
-# Starts: two rows of one group far from all others would be a saddle, which an exact sum does not leave.
+# One start each, from which both come to the same optimum. From random rows, groups far and near end with roots that
+# differ by up to 1.5e-4 (see docs/howto/graphs-and-hops.md), and some starts are saddles.
 WHOLE_FITS = {
     "groups far apart": (far_apart, {"init_params": "random_from_data"}),
     "groups far and near": (far_and_near, {"init_params": "kmeans"}),

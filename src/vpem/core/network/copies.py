@@ -8,13 +8,20 @@ components is never lost beside one that is far away: it is never the difference
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.compiling import PRECISE, compiled
-from vpem.core.network.coding import DECIDED, LARGEST, PLACES, ROUNDING, SHIFT, UNSIGNED, encode, exponent_of
+from vpem.core.network.coding import (
+    DECIDED,
+    LARGEST,
+    ROUNDING,
+    SHIFT,
+    UNSIGNED,
+    decoding_table,
+    encode,
+    exponent_of,
+)
 
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
@@ -76,10 +83,7 @@ def move(codes, scale, leaders, copy, out):  # type: ignore[no-untyped-def]
 
     leaders (n_rows,) as in `find_moves`.
     """
-    table = np.zeros(256)
-    for code in range(4, 128):
-        table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
-        table[code + 128] = -table[code]
+    table = decoding_table(scale)
     i = 0
     for m in range(copy.shape[0]):
         leader = leaders[m] - 1 if leaders[m] > 0 else leader_of(copy[m])

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.averages import check_links, combinations, share
 from vpem.core.network.failures import Failures
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
@@ -91,11 +92,7 @@ class RunningSums(Summation):
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there are no links between parties, or failures are listed of others."""
-        if network.is_star:
-            raise ValueError(
-                "expected a graph with links between the parties for RunningSums, got a star, whose server adds "
-                "exactly; try graph='ring', 'complete', 'path' or a networkx.Graph, or leave summation=None"
-            )
+        check_links(network, "RunningSums")
         if self.failures is not None:
             self.failures.check(network)
 
@@ -177,7 +174,7 @@ class RunningSums(Summation):
         if term is None:
             return {}
         network = place.network
-        scale = len(network.parties) / len(network.hub(place.position).members)
+        scale = share(network, network.hub(place.position))
         return self._split(place, np.append(term * scale, 1.0))
 
     def _split(self, place: Place, mass: Array) -> Memory:
@@ -240,10 +237,7 @@ class RunningSums(Summation):
             given[one, other] = given[other, one] = 1.0
         after = np.linalg.matrix_power(given * shares, self.n_rounds(network) if n_agents > 1 else 1)
         after /= after.sum(axis=1, keepdims=True)
-        roots = [hub.root for hub in network.hubs]
-        return np.column_stack(
-            [after[np.ix_(roots, hub.members)].sum(axis=1) * (n_agents / len(hub.members)) for hub in network.hubs]
-        )
+        return combinations(network, after)
 
 
 def _rate(shares: Array, given: Array, loss: float) -> float:
