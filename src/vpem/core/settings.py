@@ -72,6 +72,11 @@ class Agreement:
                 f"expected at most {MOST_LABELS} components with init_params='labels', got "
                 f"{self.settings.n_components}; try 'kmeans'"
             )
+        if self.init_params == "labels" and self.summation.is_masked:
+            raise ValueError(
+                "expected another start than 'labels' with masks, as it shows each party's labels to another; try "
+                "'kmeans' or 'random'"
+            )
         if self.audience is not None and not self.summation.has_server:
             raise ValueError("expected no audience without a server: in consensus every agent sees the sum")
 

@@ -18,6 +18,7 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators import checks
 from vpem.simulation.channel import Channel
+from vpem.simulation.holders import leave_out
 from vpem.simulation.kmeans import assign, kmeans
 from vpem.simulation.model import make_problem
 from vpem.simulation.threads import one_blas_thread
@@ -113,7 +114,8 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         network, summation = checks.build_network(
             self.partition, self.graph, 0, self.summation, table.shape[1], names, seed
         )
-        problem, channel = make_problem(table, network, summation), Channel(summation, network)
+        channel = Channel(summation, network)
+        problem = make_problem(leave_out(table, network, channel), network, summation)
         fits, inertias = [], []
         for number in range(n_init):
             found = kmeans(

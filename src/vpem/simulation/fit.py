@@ -20,6 +20,7 @@ from vpem.core.rows import Table
 from vpem.core.settings import Agreement
 from vpem.simulation.channel import Channel
 from vpem.simulation.em import MixtureFit, em
+from vpem.simulation.holders import leave_out
 from vpem.simulation.model import Mixture, Problem
 from vpem.simulation.starts import Start, make_start
 from vpem.simulation.watching import Watch
@@ -61,6 +62,9 @@ def fit(
     channel = problem.channel()
     channel.traffic += meeting_traffic(network, len(table), agreement.hops, agreement.summation)
     channel.traffic += pooling_traffic(network, len(table))
+    kept = leave_out(table, network, channel)
+    if kept is not table:
+        problem = Problem(kept, network, agreement.summation, describe(kept, network, settings.density))
     watch.note(f"the network's sum is computed as {channel.path}")
     best: MixtureFit | None = None
     failure: CollapsedComponentError | None = None

@@ -1,6 +1,6 @@
 """Messages and agents' states as bytes: a small versioned format, without pickle.
 
-A message is a header of 64 bytes (a magic word, the version, the fields of `Header` as msgpack, zeros), the values,
+A message is a header of 64 bytes (a magic word, the version, the fields of `Header` and a tag as msgpack, zeros), the values,
 the decision, and a checksum (CRC-32) of all that. A receiver reads the header first and asks its agent whether it
 expects such a message: only then does it read, or make room for, the contents. A state is a magic word, the version,
 the length, the state as msgpack, and a checksum. Numbers are little-endian. The checksum detects accidents; TLS has
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -32,7 +32,8 @@ CHECKSUM = struct.Struct("<I")
 STATE_PREFIX = struct.Struct("<4sBQ")
 HEADER_BYTES = OVERHEAD_BYTES - CHECKSUM.size
 
-_read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, int]).decode
+Tag = Annotated[bytes, msgspec.Meta(max_length=16)]
+_read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, int, Tag]).decode
 
 
 class WireError(ValueError):
@@ -44,7 +45,7 @@ def encode(message: Message) -> bytes:
     header = header_of(message)
     kind = KINDS.index(header.kind)
     dtype = DTYPES.index(header.dtype)
-    fields = msgspec.msgpack.encode((*header[:4], kind, dtype, header.n_values, header.n_decisions))
+    fields = msgspec.msgpack.encode((*header[:4], kind, dtype, header.n_values, header.n_decisions, message.tag))
     prefix = PREFIX.pack(MAGIC, VERSION, len(fields)) + fields
     values = message.values.astype(message.values.dtype.newbyteorder("<"), copy=False)
     decision = message.decision.astype("<f8", copy=False)
@@ -54,6 +55,11 @@ def encode(message: Message) -> bytes:
 
 def read_header(start: bytes | memoryview) -> Header:
     """Header from the first 64 bytes of a message; WireError if they are none."""
+    return _read_start(start)[0]
+
+
+def _read_start(start: bytes | memoryview) -> tuple[Header, bytes]:
+    """Header and tag."""
     if len(start) < HEADER_BYTES:
         raise WireError(f"expected a header of {HEADER_BYTES} bytes, got {len(start)}")
     magic, version, length = PREFIX.unpack_from(start)
@@ -65,7 +71,7 @@ def read_header(start: bytes | memoryview) -> Header:
     if PREFIX.size + length > HEADER_BYTES or any(padding):
         raise WireError("expected a header that is filled up with zeros, got something else")
     try:
-        *where, kind, dtype, n_values, n_decisions = _read_fields(fields)
+        *where, kind, dtype, n_values, n_decisions, tag = _read_fields(fields)
     except msgspec.DecodeError as error:
         raise WireError(f"expected the fields of a header, got others ({error})") from None
     if min(*where, kind, dtype, n_values, n_decisions) < 0 or kind >= len(KINDS) or dtype >= len(DTYPES):
@@ -75,7 +81,7 @@ def read_header(start: bytes | memoryview) -> Header:
         )
     epoch, number, sender, receiver = where
     agents = AgentNumber(sender), AgentNumber(receiver)
-    return Header(epoch, number, *agents, KINDS[kind], DTYPES[dtype], n_values, n_decisions)
+    return Header(epoch, number, *agents, KINDS[kind], DTYPES[dtype], n_values, n_decisions), tag
 
 
 def open_header(start: bytes | memoryview, agent: Agent, peer: int) -> Header:
@@ -121,7 +127,7 @@ def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
     dtype = np.dtype(header.dtype).newbyteorder("<")
     values = np.frombuffer(content, dtype, header.n_values, HEADER_BYTES)
     decision = np.frombuffer(content, "<f8", header.n_decisions, HEADER_BYTES + values.nbytes)
-    message = Message(*header[:5], values, decision)
+    message = Message(*header[:5], values, decision, _read_start(frame)[1])
     agent.check_contents(message)
     return message
 

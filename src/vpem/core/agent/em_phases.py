@@ -276,9 +276,9 @@ def offer_new_columns(_: Work, progress: Progress) -> Offer:
     return Offer(columns=_prediction(progress).columns)
 
 
-def absorb_new_columns(_: Work, progress: Progress, __: Outcome) -> Progress:
+def absorb_new_columns(work: Work, progress: Progress, __: Outcome) -> Progress:
     """Go on to the sum; the columns themselves are put together by the agent."""
-    return replace(progress, phase="predict")
+    return replace(progress, phase=work.predicting)
 
 
 def _point(work: Work, run: Run) -> Point:

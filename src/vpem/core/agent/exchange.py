@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vpem.core.agent import meeting
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.meeting import MOST_AGENTS, Record
-from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError
+from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError, header_of
 from vpem.core.agent.progress import AgentState, Array, Exchange
 from vpem.core.network.hubs import Position
 from vpem.core.network.summation import Memory, Round, WrongMessageError, outgoing
@@ -47,10 +47,40 @@ def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list
     values.flags.writeable = False
     decision = exchange.decision if now.decision and exchange.decision is not None else NO_DECISION
     where = state.epoch, state.round, identity.number
-    return [
+    messages = [
         Message(*where, receiver, now.kind, NO_VALUES if receiver in now.spared else values, decision)
         for receiver in now.receivers
     ]
+    if not identity.agreement.summation.has_tags:
+        return messages
+    return [message._replace(tag=_tag(identity, state, message, message.receiver)) for message in messages]
+
+
+def _tag(identity: Identity, state: AgentState, message: Message, peer: AgentNumber) -> bytes:
+    """What proves to the other end of a link that a message is as it was sent."""
+    if message.kind == "meet":  # before keys are known
+        return b""
+    summation = identity.agreement.summation
+    header = repr(header_of(message)).encode()
+    with blaming(identity, state):
+        return summation.tag(
+            identity.place(state),
+            identity.roles(state).position_of[peer],
+            [header, np.ascontiguousarray(message.values).data, np.ascontiguousarray(message.decision).data],
+        )
+
+
+def _check_tags(identity: Identity, state: AgentState, messages: list[Message]) -> None:
+    """Raise RemoteProtocolError if a message is not as its sender has sent it to this agent, in this round."""
+    for message in messages:
+        if message.tag != _tag(identity, state, message, message.sender):
+            raise RemoteProtocolError(
+                identity.number,
+                message.sender,
+                state.round,
+                "expected a message that its sender has written for this round, got one that was altered, or was "
+                "written for another",
+            )
 
 
 def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived: Mapping[int, Message]) -> None:
@@ -58,6 +88,8 @@ def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived
     exchange = draft.exchange
     assert exchange is not None, "a round belongs to an exchange"
     messages = [arrived[sender] for sender in now.senders if sender in arrived]
+    if now.kind != "meet" and identity.agreement.summation.has_tags:
+        _check_tags(identity, draft, messages)
     changed: dict[str, Any] = {}
     if now.kind == "meet":
         _learn(identity, draft, messages)
@@ -89,6 +121,12 @@ def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> No
         for record in found:
             known = new.get(record.number) or draft.records.get(record.number)
             if known is None:
+                try:
+                    if identity.credentials is not None:
+                        content = meeting.signed_content(record, draft.epoch)
+                        identity.credentials.verify(record.name, content, record.proof)
+                except ValueError as cause:
+                    raise error(f"expected {record.name!r} to have signed its record, got another ({cause})") from None
                 new[record.number] = record
                 if draft.records.keys().isdisjoint(record.neighbours) or len(new) > MOST_AGENTS:
                     raise error(f"expected records of neighbours of those who are known, got one of {record.name!r}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.agent import meeting
-from vpem.core.agent.meeting import MOST_COLUMNS, Record, Roles
+from vpem.core.agent.meeting import MOST_COLUMNS, Credentials, Record, Roles, signed_content
 from vpem.core.agent.message import AgentNumber, LocalProtocolError
 from vpem.core.agent.phases import AFTER_DONE, BY_SUMMATION, DONE, PHASES
 from vpem.core.agent.progress import AgentState, Exchange
@@ -46,8 +48,9 @@ class Identity:
         most_hops: int | None,
         given: Given | None,
         known: dict[Hashable, Any] | None,
+        credentials: Credentials | None = None,
     ):
-        self.number, self.agreement = AgentNumber(number), agreement
+        self.number, self.agreement, self.credentials = AgentNumber(number), agreement, credentials
         self.neighbours = tuple(map(AgentNumber, sorted(set(neighbours))))
         self.X, self.name = check_columns(X, agreement), str(number) if name is None else name
         self.most_hops = agreement.hops if most_hops is None else most_hops
@@ -72,7 +75,7 @@ class Identity:
             self._greeting = state.epoch, *greet(self.agreement.summation)
         numbers = [checkpoint.number for checkpoint in state.checkpoints]
         recent = numbers[1:][-2:] or [0]
-        return Record(
+        record = Record(
             number=self.number,
             name=self.name,
             neighbours=tuple(peer for peer in self.neighbours if peer not in state.abandoned),
@@ -88,6 +91,9 @@ class Identity:
             abandoned=tuple(sorted(state.abandoned)),
             greeting=self._greeting[1],
         )
+        if self.credentials is None:
+            return record
+        return msgspec.structs.replace(record, proof=self.credentials.sign(signed_content(record, state.epoch)))
 
     def new_columns(self, X: Table | None, n_rows: int) -> Array | None:
         """A party's part of new rows, all gaps if it lacks them; None for a server."""
@@ -110,9 +116,10 @@ class Identity:
         """What the last meeting came to."""
         if self._roles is None or self._roles[0] is not state.records:
             bare = meeting.bare_records(state.records.values())
-            if bare not in self.known:
-                self.known[bare] = meeting.find_roles(bare, self.agreement)
-            self._roles = state.records, self.known[bare]
+            key = bare, tuple(sorted(state.members.keys() - state.records.keys()))
+            if key not in self.known:
+                self.known[key] = replace(meeting.find_roles(bare, self.agreement), gone=key[1])
+            self._roles = state.records, self.known[key]
         return self._roles[1]
 
     def summation(self, state: AgentState) -> Summation:
@@ -138,12 +145,14 @@ class Identity:
     def work(self, state: AgentState) -> Work:
         """What the agent works with at present."""
         roles = self.roles(state)
-        own, pooled = self.X, state.pooled
-        if state.progress.phase in AFTER_DONE and state.progress.prediction is not None:
-            own, pooled = state.progress.prediction.columns, state.progress.prediction.pooled
-        old = self._work
-        if old is None or old.roles is not roles or old.own is not own or old.pooled is not pooled:
-            self._work = old = Work(roles, roles.position_of[self.number], own, pooled, self.given)
+        own, pooled, holders = self.X, state.pooled, state.progress.holders
+        if state.progress.phase in AFTER_DONE and (new := state.progress.prediction) is not None:
+            own, pooled, holders = new.columns, new.pooled, new.holders
+        old, now = self._work, (roles, own, pooled, holders)
+        if old is None or any(
+            one is not other for one, other in zip((old.roles, old.own, old.pooled, old.holders), now, strict=True)
+        ):
+            self._work = old = Work(roles, roles.position_of[self.number], own, pooled, self.given, holders)
         return old
 
     def round_at(self, state: AgentState, step: int) -> Round[AgentNumber] | None:

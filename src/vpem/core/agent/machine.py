@@ -17,7 +17,7 @@ from typing import Any
 from vpem.core.agent.exchange import send
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.inbox import MOST_NEW_ROWS, Inbox
-from vpem.core.agent.meeting import Roles
+from vpem.core.agent.meeting import Credentials, Roles
 from vpem.core.agent.message import (
     EPOCH_BITS,
     AgentNumber,
@@ -58,6 +58,8 @@ class Agent:
         To go on from.
     known : dict, optional
         What agents of one process and one agreement find out about their network, once for all of them.
+    credentials : Credentials, optional
+        To sign what this agent tells of itself, and to check what others do. None: records are not signed.
     """
 
     def __init__(
@@ -72,8 +74,9 @@ class Agent:
         given: Given | None = None,
         state: AgentState | None = None,
         known: dict[Hashable, Any] | None = None,
+        credentials: Credentials | None = None,
     ):
-        self.identity = Identity(number, neighbours, agreement, X, name, most_hops, given, known)
+        self.identity = Identity(number, neighbours, agreement, X, name, most_hops, given, known, credentials)
         self.number, self.name, self.neighbours = self.identity.number, self.identity.name, self.identity.neighbours
         self.state = AgentState() if state is None else state
         self._awaited = self.identity.awaited(self.state)
@@ -125,7 +128,7 @@ class Agent:
         The usual case, for `receive` and for transports that know all messages to be right in their contents. Returns
         whether it was so: nothing else has changed then, and there is nothing to send.
         """
-        epoch, number, sender, receiver, kind, values, decision = message
+        epoch, number, sender, receiver, kind, values, decision, _ = message
         awaited = self._awaited.get(number)
         if awaited is None or number in self.state.missing:
             return False
@@ -283,6 +286,7 @@ class Agent:
             given=own.given,
             state=state,
             known=own.known,
+            credentials=own.credentials,
         )
 
     # What has come of it

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -34,6 +34,9 @@ MOST_COLUMNS = 10_000
 
 MOST_AGENTS = 10_000
 """That one study may have."""
+
+MOST_PROOF = 8192
+"""Bytes of the proof that a record is its agent's own, certificates included."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
@@ -65,6 +68,23 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """Agents that it has given up."""
     greeting: Annotated[bytes, msgspec.Meta(max_length=MOST_GREETING)] = b""
     """What its summation tells all others, such as a public key."""
+    proof: Annotated[bytes, msgspec.Meta(max_length=MOST_PROOF)] = b""
+    """By which others know that the agent has written all this; see `Credentials`."""
+
+
+class Credentials(Protocol):
+    """How an agent proves that a record is its own, and knows others' proofs: by keys that the core never sees."""
+
+    def sign(self, content: bytes) -> bytes:
+        """Proof that this agent has written these bytes."""
+
+    def verify(self, name: str, content: bytes, proof: bytes) -> None:
+        """Raise ValueError unless the agent of this name has written these bytes."""
+
+
+def signed_content(record: Record, epoch: int) -> bytes:
+    """What the proof of a record is about: all of it, and the epoch."""
+    return b"vpem record" + msgspec.msgpack.encode((epoch, msgspec.structs.replace(record, proof=b"")))
 
 
 class MeetingError(ValueError):
@@ -160,6 +180,8 @@ class Roles:
     network: Network
     n_rows: int
     agreement: Agreement
+    gone: tuple[int, ...] = ()
+    """Agents of the first meeting that are no longer there."""
 
     @cached_property
     def position_of(self) -> dict[AgentNumber, Position]:
@@ -171,7 +193,7 @@ def bare_records(records: Iterable[Record]) -> tuple[Record, ...]:
     """The part of all records that stays the same as long as the agents do, in the order of their numbers."""
     progress: dict[str, Any] = {"newest": 0, "oldest": 0, "model": 0, "n_met": 0, "n_members": 0, "abandoned": ()}
     ordered = sorted(records, key=lambda record: record.number)
-    return tuple(msgspec.structs.replace(record, **progress, greeting=b"") for record in ordered)
+    return tuple(msgspec.structs.replace(record, **progress, greeting=b"", proof=b"") for record in ordered)
 
 
 def find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:

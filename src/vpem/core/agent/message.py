@@ -38,6 +38,8 @@ class Message(NamedTuple):
     """(n_values,): of one of `vpem.core.network.summation.DTYPES`; bytes in "meet" and "stop"."""
     decision: NDArray[np.float64] = NO_DECISION
     """(n_decisions,): the smallest of all agents' values counts, entry by entry."""
+    tag: bytes = b""
+    """By which the receiver knows that nothing was changed; see `vpem.core.network.summation.Summation.tag`."""
 
     @property
     def n_bytes(self) -> int:
@@ -61,7 +63,7 @@ class Header(NamedTuple):
 
 def header_of(message: Message) -> Header:
     """The header that a message has on the wire."""
-    epoch, number, sender, receiver, kind, values, decision = message
+    epoch, number, sender, receiver, kind, values, decision, _ = message
     dtype = values.dtype.kind + str(values.dtype.itemsize)
     return Header(epoch, number, sender, receiver, kind, dtype, len(values), len(decision))
 

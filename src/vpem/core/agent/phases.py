@@ -22,6 +22,7 @@ from vpem.core.agent.em_phases import (
     offer_prediction,
     offer_repair,
 )
+from vpem.core.agent.holder_phases import absorb_holders, absorb_new_holders, offer_holders
 from vpem.core.agent.progress import Progress
 from vpem.core.agent.start_phases import (
     absorb_cluster,
@@ -67,7 +68,8 @@ DONE = "done"
 """The fit is finished; new rows may come."""
 
 PHASES = {
-    "pool": Phase("leaves' columns to their roots", "columns", offer_columns, absorb_columns, STARTING),
+    "pool": Phase("leaves' columns to their roots", "columns", offer_columns, absorb_columns, ("holders", *STARTING)),
+    "holders": Phase("how many blocks have each row", "sum", offer_holders, absorb_holders, STARTING),
     "first row": Phase("distances to a random row", "sum", offer_first_row, absorb_first_row, ("draw",)),
     "draw": Phase("a chosen row, the next candidates", "decision", offer_draw, absorb_draw, ("try", "cluster")),
     "try": Phase("distances to the candidates", "sum", offer_try, absorb_try, ("draw",)),
@@ -86,18 +88,19 @@ PHASES = {
     "jump": Phase("how far parameters have moved", "sum", offer_jump, absorb_jump, ("iterate",)),
     "repair": Phase("rows for broken components", "decision", offer_repair, absorb_repair, ("iterate",)),
     "new columns": Phase(
-        "leaves' columns of new rows", "columns", offer_new_columns, absorb_new_columns, ("predict",)
+        "leaves' columns of new rows", "columns", offer_new_columns, absorb_new_columns, ("new holders", "predict")
     ),
+    "new holders": Phase("how many blocks have new rows", "sum", offer_holders, absorb_new_holders, ("predict",)),
     "predict": Phase("log-densities of new rows", "sum", offer_prediction, absorb_prediction, (DONE,)),
 }
 
-AFTER_MEETING = ("pool", *STARTING)
+AFTER_MEETING = ("pool", "holders", *STARTING)
 """Where life begins."""
 
 AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "jump", "repair", DONE)
 """Where agents can go back to, beside the beginning: the fit's exchanges that carry decisions, and its end."""
 
-AFTER_DONE = ("new columns", "predict")
+AFTER_DONE = ("new columns", "new holders", "predict")
 """With new rows."""
 
 
@@ -107,6 +110,8 @@ def settle(work: Work, progress: Progress) -> Progress:
         if work.roles.network.depth > 0:
             return replace(progress, phase="pool")
         progress = replace(progress, phase="start")
+    if progress.phase == "start" and progress.holders is None and work.least_holders > 1:
+        return replace(progress, phase="holders")
     return begin_start(work, progress) if progress.phase == "start" else progress
 
 

@@ -138,6 +138,8 @@ class Prediction:
     """(n_rows, n_components), once they are found, for those who may see them."""
     log_densities: Array | None = None
     """(n_rows,)"""
+    holders: Integers | None = None
+    """(n_rows,): how many blocks have each row, where that is counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +164,10 @@ class Progress:
     """Of the fit, so far."""
     memories: Mapping[str, Memory] = field(default_factory=dict)
     """What the summation carries from each series of this start's sums to the next sum."""
+    holders: Integers | None = None
+    """(n_rows,): how many blocks have each row, where that is counted."""
+    seen: Mapping[str, Integers] = field(default_factory=dict)
+    """Digests of own rows that were added in predictions, and how many blocks had them then."""
 
 
 class Exchange(NamedTuple):

@@ -49,7 +49,9 @@ def begin_start(work: Work, progress: Progress) -> Progress:
     """Begin the start whose number it is."""
     progress = replace(progress, memories={})
     kind, n_components = work.roles.agreement.init_params, work.settings.n_components
-    generator = shared_generator(work.roles.agreement.seed, START, progress.start)
+    # Another set of parties from the same start would add the same, but for what the missing ones have added.
+    gone = work.roles.gone if work.summation.is_masked else ()
+    generator = shared_generator(work.roles.agreement.seed, START, progress.start, *gone)
     n_rows = work.roles.n_rows
     if kind in ("kmeans", "k-means++"):
         picked = random_rows(generator, n_rows, 1).astype(np.int64)

@@ -148,7 +148,8 @@ class Turn:
             request = draft.requests.get(draft.progress.n_predictions)
             if request is None:
                 return
-            phase = AFTER_DONE[0] if self.identity.work(draft).roles.network.depth > 0 else AFTER_DONE[1]
+            work = self.identity.work(draft)
+            phase = AFTER_DONE[0] if work.roles.network.depth > 0 else work.predicting
             draft.progress = replace(draft.progress, phase=phase, prediction=request)
         work = self.identity.work(draft)
         offer = PHASES[draft.progress.phase].offer(work, draft.progress)

@@ -24,7 +24,7 @@ from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Hub, HubNumber, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Shape, Summation
-from vpem.core.rows import Table, row_chunks
+from vpem.core.rows import Table, row_chunks, without_rows
 from vpem.core.settings import Agreement, Settings
 
 ONE_VIEW = np.zeros(1, dtype=np.int64)
@@ -69,6 +69,8 @@ class Work:
     pooled: Array | None
     """Its hub's, if it is the root of several."""
     given: Given
+    holders: Integers | None = None
+    """(n_rows,): how many blocks have each row, if that was counted."""
 
     @property
     def settings(self) -> Settings:
@@ -97,12 +99,22 @@ class Work:
         """Whether it chooses for all."""
         return self.is_root and self.hub == 0
 
-    @property
+    @cached_property
     def table(self) -> Table:
         """The columns of its block."""
         table = self.own if self.pooled is None else self.pooled
         assert table is not None, "a root has columns"
-        return table
+        return table if self.holders is None else without_rows(table, self.holders, self.least_holders)
+
+    @property
+    def least_holders(self) -> int:
+        """How many blocks must have a row for it to be added."""
+        return self.summation.least_holders(self.roles.network)
+
+    @property
+    def predicting(self) -> str:
+        """The phase in which new rows begin to be added."""
+        return "new holders" if self.least_holders > 1 else "predict"
 
     @property
     def summation(self) -> Summation:

@@ -167,6 +167,25 @@ class Summation(ABC):
         """Whether a likelihood that falls is a sign that what agents carry has misled them; see `retreat`."""
         return False
 
+    @property
+    def is_masked(self) -> bool:
+        """Whether agents must see nothing of a party's terms but the sums over all."""
+        return False
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether messages carry proofs that they are as they were sent; see `tag`."""
+        return False
+
+    def least_holders(self, network: Network) -> int:  # noqa: ARG002 (some depend on it)
+        """How many blocks must have a row for it to be added; 0 if that does not matter, and is not counted."""
+        return 0
+
+    @property
+    def refuses_repeats(self) -> bool:
+        """Whether rows must not be added again with other blocks than before; only if holders are counted."""
+        return False
+
     def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
         """Raise ValueError if this network cannot add this way."""
 
@@ -236,6 +255,20 @@ class Summation(ABC):
         Called anew for each epoch. The secret is never saved: an agent that was restored has none until the next one.
         """
         return b"", None
+
+    def tag(self, place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:  # noqa: ARG002
+        """Proof of the contents of a message on the link with a peer, at most 16 bytes; both ends find the same.
+
+        Raises
+        ------
+        WrongMessageError
+            If the peer's greeting does not allow any.
+        """
+        return b""
+
+    def form(self, kind: str, *, upward: bool) -> str:
+        """What the values of a message are, for people: on their way to be added, or as the sum comes back."""
+        return f"{kind} {'up' if upward else 'down'}"
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (some depend on it)
         """What messages look like; known to a receiver before it makes room for one.

@@ -1,0 +1,1 @@
+"""Sums that reveal only the sum, and rows that are matched without showing ids."""

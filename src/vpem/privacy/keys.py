@@ -1,0 +1,107 @@
+"""Keys of one agent in one epoch: secrets that it shares with each other agent, and what is made of them.
+
+Every agent draws an X25519 key for each epoch and tells the public half in the meeting. Two agents have a secret from
+their two keys (HKDF with SHA-256, bound to the epoch and both public halves). From it come the masks of each sum
+(ChaCha20 under a key of its own) and the tags of messages (keyed BLAKE2). Nothing of this is saved, and nothing comes
+from a seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.network.hubs import Position
+from vpem.core.network.summation import Place, WrongMessageError
+
+PUBLIC_BYTES = 32
+TAG_BYTES = 16
+NEEDED = "pip install 'vpem[privacy]'"
+
+
+class Keys:
+    """The private half of an agent's key; lives as long as the epoch."""
+
+    def __init__(self) -> None:
+        self._private = _curve().X25519PrivateKey.generate()
+        self.public: bytes = self._private.public_key().public_bytes_raw()
+        self._shared: dict[tuple[int, bytes, bytes], bytes] = {}
+
+    def __repr__(self) -> str:
+        return "Keys(...)"  # never in a log
+
+    def __reduce__(self) -> Any:
+        raise TypeError("expected keys to stay in the memory of their process, got an attempt to save them")
+
+    def shared(self, epoch: int, peer: Position, theirs: bytes, purpose: bytes) -> bytes:
+        """32 bytes that only this agent and a peer know; WrongMessageError if the peer's public half is none."""
+        key = epoch, theirs, purpose
+        if key not in self._shared:
+            self._shared[key] = self._agree(epoch, peer, theirs, purpose)
+        return self._shared[key]
+
+    def _agree(self, epoch: int, peer: Position, theirs: bytes, purpose: bytes) -> bytes:
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        if len(theirs) != PUBLIC_BYTES or theirs == self.public:
+            raise WrongMessageError(peer, "expected a public key of its own in the meeting, got none")
+        try:
+            secret = self._private.exchange(_curve().X25519PublicKey.from_public_bytes(theirs))
+        except ValueError:
+            raise WrongMessageError(peer, "expected a public key in the meeting, got a point of low order") from None
+        about = b"|".join([b"vpem", purpose, epoch.to_bytes(8, "big"), *sorted([self.public, theirs])])
+        return HKDF(SHA256(), 32, None, about).derive(secret)
+
+
+def keys_of(place: Place) -> Keys:
+    """The agent's keys of this epoch; ValueError if it has none, as it was restored in the middle of one."""
+    if not isinstance(place.secret, Keys):
+        raise ValueError("expected keys of this epoch, got none: an agent that was restored begins a new epoch")
+    return place.secret
+
+
+def link_tag(place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:
+    """What both ends of a link, and no others, can compute of a message."""
+    key = keys_of(place).shared(place.epoch, peer, place.greetings.get(peer, b""), b"tag")
+    digest = hashlib.blake2b(key=key, digest_size=TAG_BYTES)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def mask_stream(key: bytes, number: int, n_bytes: int) -> bytes:
+    """The mask of one sum under a pair's key."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+    own = hashlib.blake2b(number.to_bytes(8, "big"), key=key, digest_size=32, person=b"vpem sum").digest()
+    return Cipher(ChaCha20(own, bytes(16)), None).encryptor().update(bytes(n_bytes))
+
+
+def masks(place: Place, roots: Sequence[Position], n_bytes: int) -> Mapping[Position, NDArray[np.uint8]]:
+    """The streams that an agent shares with each other root, for this sum."""
+    keys = keys_of(place)
+    return {
+        peer: np.frombuffer(
+            mask_stream(
+                keys.shared(place.epoch, peer, place.greetings.get(peer, b""), b"mask"), place.number, n_bytes
+            ),
+            np.uint8,
+        )
+        for peer in roots
+        if peer != place.position
+    }
+
+
+def _curve() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import x25519
+    except ImportError:
+        raise ImportError(f"expected the package cryptography for masks, found none; try {NEEDED}") from None
+    return x25519
