@@ -14,6 +14,7 @@ __all__ = [
     "Star",
     "Consensus",
     "Differences",
+    "Masked",
     "RunningSums",
     "Failures",
     "Tree",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from vpem.estimators.mixture import VerticalMixture
     from vpem.model_format import ModelFileError
     from vpem.models import load, save
+    from vpem.privacy.masks import Masked
     from vpem.simulation.em import Certificate
     from vpem.verdict import Finding, FitConvergenceWarning, FitWarning
 
@@ -60,6 +62,7 @@ _HOMES = {
     "Consensus": "vpem.core.network.consensus",
     "Traffic": "vpem.core.network.traffic",
     "Differences": "vpem.core.network.differences",
+    "Masked": "vpem.privacy.masks",
     "RunningSums": "vpem.core.network.running",
     "Failures": "vpem.core.network.failures",
     "Tree": "vpem.core.network.tree",

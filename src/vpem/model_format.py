@@ -18,6 +18,7 @@ from vpem.core.network.running import RunningSums
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
 from vpem.core.network.tree import Tree
+from vpem.privacy.masks import Masked
 
 Name = str | int
 
@@ -28,6 +29,7 @@ SUMMATIONS: dict[str, type[Any]] = {
     "consensus": Consensus,
     "tree": Tree,
     "differences": Differences,
+    "masked": Masked,
     "running": RunningSums,
 }
 """Summations that a file can name: frozen dataclasses whose fields are plain values, summations again, or `PARTS`."""

@@ -41,7 +41,7 @@ def with_checksum(body):
 
 def make_frame(message, header=None, version=1, magic=b"vpem", padding=b"\0"):
     """A frame by the format's description, without the code under test."""
-    _, _, _, _, _, values, decision = message
+    _, _, _, _, _, values, decision, _ = message
     if header is None:
         where = message[:4]
         header = [*where, KINDS.index(message.kind), 0, len(values), len(decision)]
@@ -87,7 +87,7 @@ def test_every_message_of_a_study_comes_back_as_it_was(study):
 
 def bad_frames(message):
     """One of each sort, and a piece of its error."""
-    epoch, number, sender, receiver, kind, values, decision = message
+    epoch, number, sender, receiver, kind, values, decision, _ = message
     frame, kind = wire.encode(message), KINDS.index(kind)
     header = [epoch, number, sender, receiver, kind, 0, len(values), len(decision)]
 

@@ -130,8 +130,8 @@ def build_network(
         summation = default_summation(network)
     if not isinstance(summation, Summation):
         raise TypeError(
-            "expected summation to be None, Star(), Tree(), Consensus(...), RunningSums(...) or Differences(...), "
-            f"got {summation!r}"
+            "expected summation to be None, Star(), Tree(), Consensus(...), RunningSums(...), Differences(...) or "
+            f"Masked(...), got {summation!r}"
         )
     summation.check(network)
     return network, summation

@@ -72,7 +72,7 @@ class VerticalGaussianMixture(VerticalMixture):
         the party names or 0, ..., N-1.
     hops : int, default=0
         How far columns may travel to be pooled at the root of a hub; not on a star.
-    summation : Star, Tree, Differences, Consensus, RunningSums or None, default=None
+    summation : Star, Tree, Differences, Masked, Consensus, RunningSums or None, default=None
         How the network adds. None: the exact sum, ``Star()`` on a star, else ``Tree()``. ``Differences(...)`` around
         one of these sends far fewer bytes. ``Consensus(rounds)`` is the paper's, for comparison and for links that
         come and go; ``Consensus("auto")`` averages with far fewer rounds and bytes. ``RunningSums()`` is for links

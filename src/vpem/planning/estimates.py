@@ -14,6 +14,7 @@ from vpem.core.network.star import Star
 from vpem.core.network.summation import Shape, Summation
 from vpem.core.network.tree import Tree
 from vpem.planning.exchanges import Study, planned_traffic
+from vpem.privacy.masks import LEAST, Masked
 
 PAPER_ROUNDS = 100
 """Rounds of consensus for each sum in the paper's experiments."""
@@ -125,12 +126,14 @@ def link_memory(summation: Summation, network: Network, study: Study) -> int | N
 
 def choices(network: Network, rounds: int | Literal["auto"] | None = None) -> list[Summation]:
     """Summations that are possible on a network; with a number of rounds, consensus with so many too."""
+    is_masked = len(network.hubs) >= LEAST
+    masked: list[Summation] = [Masked(Star() if network.is_star else Tree())] if is_masked else []
     if network.is_star:
-        return [Star(), Differences(Star())]
+        return [Star(), Differences(Star()), *masked]
     averages = [Consensus(PAPER_ROUNDS), Consensus(), Consensus("auto")]
     if rounds is not None and rounds not in ("auto", PAPER_ROUNDS):
         averages.append(Consensus(rounds))
-    return [Tree(), Differences(Tree()), *averages, RunningSums()]
+    return [Tree(), Differences(Tree()), *masked, *averages, RunningSums()]
 
 
 def short_name(value: Any) -> str:

@@ -73,6 +73,8 @@ class Study:
 
     def allows(self, summation: Summation) -> bool:
         """Whether a fit can add so."""
+        if summation.is_masked and self.init_params == "labels":
+            return False
         return self.accelerate is None or summation.is_common
 
 
@@ -158,6 +160,8 @@ def fit_exchanges(
     jumps = 0 if study.accelerate is None else n_jumps(iterations)
     between = [Exchange(SIZES, N_DECISIONS, times=jumps)] if jumps else []
     counts: dict[Exchange, int] = {}
+    if summation.least_holders(network) > 1:
+        counts[Exchange(Shape(study.n_rows, 1))] = 1
     for part in [one for whole in (*one_start, *one_pass, *between) for one in in_stages(summation, whole)]:
         alone = part._replace(times=1)
         counts[alone] = counts.get(alone, 0) + part.times * study.n_init
@@ -200,7 +204,7 @@ def planned_traffic(
     busiest = int(total.table[:, [1, 3]].max())  # of one agent: it is nearly the same one in all rounds
     parts = fit_exchanges(summation, network, study, iterations, kmeans_iterations)
     for shape, decisions, series, times, stage in parts:
-        value_bytes = 0 if shape is None else pick(summation.lengths(network, shape, series))
+        value_bytes = 0 if shape is None else pick(summation.lengths(network, shape, series, stage))
         way = summation, shape is not None, decisions > 0, stage
         sendings = network.remember(("sendings", *way), partial(_sendings, *way))
         total += sendings.traffic(value_bytes, decisions) * times

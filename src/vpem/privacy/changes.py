@@ -8,6 +8,7 @@ that is a word of 4 bytes up to 256 parties, and one of 8 beyond.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 KEPT = ("sent", "total", "exponent", "present")
-"""What a sum leaves for the next: of the party alone, and, known to all, the total, the unit and which rows there are."""
+"""What a sum leaves for the next: to the party alone; and to all, the total, the unit and which rows there are."""
 MOST = 2**23 - 1
 """Largest number of one party."""
 BELOW = 8
@@ -100,11 +101,11 @@ def known_exponent(largest: float, n_blocks: int) -> Array:
     return np.array([float(max(bits - 62, -1000))])
 
 
-def pack(numbers: NDArray[np.signedinteger]) -> bytes:
-    """Compressed bytes of numbers: of all of them the lowest, then the next, as high ones are nearly always the same."""
+def pack(numbers: NDArray[Any]) -> bytes:
+    """Compressed bytes of numbers: the lowest of all, then the next; the high ones are nearly always the same."""
     turned = (numbers.astype(np.int64) << 1) ^ (numbers.astype(np.int64) >> 63)  # the sign last: small ones are small
     kind = "<u4" if numbers.dtype.itemsize == 4 else "<u8"
-    planes = turned.astype(np.uint64).astype(kind).view(np.uint8).reshape(len(numbers), -1).T
+    planes = turned.astype(np.uint64).astype(kind).view(np.uint8).reshape(len(numbers), int(kind[2])).T
     return compress(planes.tobytes())
 
 

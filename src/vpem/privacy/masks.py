@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.coding import compress, decompress, most_compressed
+from vpem.core.network.coding import most_compressed
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.sharing import once
@@ -54,8 +54,8 @@ class Masked(Summation):
     Each pair of parties shares a mask for each sum, which one adds and the other subtracts. Numbers are integers
     modulo a power of two, so masks cancel to the bit where all terms have come together. Sums of EM's iterations are
     changes of log-ratios since the last sum, in words of 4 bytes for each entry; a party keeps what its rounding and
-    clipping left over for the next sum. The unit follows from the last change of the total, which all know. First sums
-    and others (k-means, predictions) are whole, with a unit of 2^-64. The total comes down plain.
+    clipping left over for the next sum. The unit follows from the last change of the total, which all know. First
+    sums and others (k-means, predictions) are whole, with a unit of 2^-64. The total comes down plain.
 
     Messages are as long whatever the data are, and carry tags: an altered message is refused, with its sender's name.
 
@@ -122,9 +122,9 @@ class Masked(Summation):
         n_blocks = len(network.hubs)
         if n_blocks < 2 or (n_blocks < LEAST and TWO_PARTIES not in self.accept):
             raise ValueError(
-                f"expected at least {LEAST} parties (or hubs) with masks, got {n_blocks}; each of two can subtract its "
-                f"own term from the sum and has the other's: accept it with accept=({TWO_PARTIES!r},), or leave the "
-                "masks out"
+                f"expected at least {LEAST} parties (or hubs) with masks, got {n_blocks}; each of two can subtract "
+                f"its own term from the sum and has the other's: accept it with accept=({TWO_PARTIES!r},), or "
+                "leave the masks out"
             )
 
     def error_factor(self, network: Network) -> float:  # noqa: ARG002 (on all networks)
@@ -163,17 +163,31 @@ class Masked(Summation):
         down = 8 * (shape.n_scalars + N_EXTRA) + most_compressed(8 * shape.n_rows * shape.width)
         return Payload(max(WIDE * (shape.n_values + N_EXTRA), down), "u1", is_fixed=False)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:
-        """Upward always the same; downward as the total can be compressed."""
-        n_head = shape.n_scalars + N_EXTRA
-        n_entries = shape.n_rows * shape.width
-        if series.startswith(ITERATE):
+    @property
+    def n_stages(self) -> int:
+        """First sums of a series have longer words; the rounds are the same."""
+        return 2
+
+    def stage(self, shape: Shape, series: str, carry: Memory) -> int:  # noqa: ARG002 (of all sums)
+        """Whether it is a later one."""
+        return int("exponent" in carry)
+
+    def later_stage(self, shape: Shape, series: str) -> int:  # noqa: ARG002 (likewise)
+        """Sums of a series know those before."""
+        return int(bool(series))
+
+    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:
+        """Upward always the same; downward as the total can be compressed: the mean of both."""
+        n_head, n_entries = shape.n_scalars + N_EXTRA, shape.n_rows * shape.width
+        up = WIDE * n_head + (8 if stage else WIDE) * n_entries
+        fewest = usual = most = 8 * n_head + 8 * n_entries
+        if stage and series.startswith(ITERATE):
             n_entries = shape.n_rows * max(shape.width - 1, 0)
-            up, down = changes.word_bytes(network) * n_entries, math.ceil(USUAL_DOWN * n_entries)
-        else:
-            up, down = (8 if series else WIDE) * n_entries, 8 * n_entries
-        usual = (WIDE * n_head + up + 8 * n_head + down) // 2
-        return Lengths(8 * n_head, (usual, usual), WIDE * (shape.n_values + N_EXTRA))
+            size = changes.word_bytes(network) * n_entries
+            up = WIDE * n_head + size
+            usual = 8 * n_head + math.ceil(USUAL_DOWN * n_entries)
+            fewest, most = 8 * n_head, 8 * n_head + most_compressed(size)
+        return Lengths((up + fewest) // 2, ((up + usual) // 2,) * 2, (up + most + 1) // 2)
 
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
         """What was sent and the total, at a root; the total elsewhere."""
@@ -287,21 +301,25 @@ def _take_total(place: Place, sender: Position, state: Memory, message: NDArray[
     """What the total brings; WrongMessageError if it cannot be one."""
     before = state.get("total", np.empty(0))
     name = f"masked {place.series} {place.shape}"
-    found = once(name, [message, before, state.get("exponent", before)], lambda: _read_total(place, sender, state, message))
+    found = once(
+        name, [message, before, state.get("exponent", before)], lambda: _read_total(place, sender, state, message)
+    )
     values, total, exponent, present = found
     return {**state, "values": values, "total": total, "exponent": exponent, "present": present, "out": message}
 
 
-def _read_total(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> tuple[Array, ...]:
+def _read_total(
+    place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]
+) -> tuple[NDArray[Any], ...]:
     shape, n_head = place.shape, 8 * (place.shape.n_scalars + N_EXTRA)
     try:
         if len(message) < n_head:
             raise ValueError(f"expected at least {n_head} bytes, got {len(message)}")
         head = np.frombuffer(message[:n_head].tobytes(), "<f8").astype(np.float64)
         content = message[n_head:].tobytes()
-        n_entries = _n_entries(place, state)
+        n_entries, numbers = _n_entries(place, state), np.empty(0)
         if _is_change(place, state):
-            numbers = changes.unpack(content, n_entries, _form(place, state).n_bytes)
+            signed = changes.unpack(content, n_entries, _form(place, state).n_bytes)
         elif len(content) != 8 * n_entries:
             raise ValueError(f"expected {8 * n_entries} bytes, got {len(content)}")
         else:
@@ -312,7 +330,7 @@ def _read_total(place: Place, sender: Position, state: Memory, message: NDArray[
         raise WrongMessageError(sender, f"a total: {error}") from None
     scalars, (level, clipped) = head[:-N_EXTRA], head[-N_EXTRA:-1].tolist()
     if _is_change(place, state):
-        return changes.take(numbers, level, clipped, scalars, state)
+        return changes.take(signed, level, clipped, scalars, state)
     values = np.append(numbers, scalars)
     if not place.series.startswith(ITERATE):
         largest = float(np.abs(numbers).max(initial=0.0))

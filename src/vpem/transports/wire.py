@@ -1,6 +1,7 @@
 """Messages and agents' states as bytes: a small versioned format, without pickle.
 
-A message is a header of 64 bytes (a magic word, the version, the fields of `Header` and a tag as msgpack, zeros), the values,
+A message is a header of 64 bytes (a magic word, the version, the fields of `Header` as msgpack, zeros, and in
+the last 16 bytes a tag, or zeros), the values,
 the decision, and a checksum (CRC-32) of all that. A receiver reads the header first and asks its agent whether it
 expects such a message: only then does it read, or make room for, the contents. A state is a magic word, the version,
 the length, the state as msgpack, and a checksum. Numbers are little-endian. The checksum detects accidents; TLS has
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,9 +32,9 @@ PREFIX = struct.Struct("<4sBB")
 CHECKSUM = struct.Struct("<I")
 STATE_PREFIX = struct.Struct("<4sBQ")
 HEADER_BYTES = OVERHEAD_BYTES - CHECKSUM.size
+TAG_BYTES = 16
 
-Tag = Annotated[bytes, msgspec.Meta(max_length=16)]
-_read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, int, Tag]).decode
+_read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, int]).decode
 
 
 class WireError(ValueError):
@@ -45,21 +46,17 @@ def encode(message: Message) -> bytes:
     header = header_of(message)
     kind = KINDS.index(header.kind)
     dtype = DTYPES.index(header.dtype)
-    fields = msgspec.msgpack.encode((*header[:4], kind, dtype, header.n_values, header.n_decisions, message.tag))
+    fields = msgspec.msgpack.encode((*header[:4], kind, dtype, header.n_values, header.n_decisions))
     prefix = PREFIX.pack(MAGIC, VERSION, len(fields)) + fields
     values = message.values.astype(message.values.dtype.newbyteorder("<"), copy=False)
     decision = message.decision.astype("<f8", copy=False)
-    body = b"".join([prefix.ljust(HEADER_BYTES, b"\0"), values.tobytes(), decision.tobytes()])
+    tag = message.tag.ljust(TAG_BYTES, b"\0")
+    body = b"".join([prefix.ljust(HEADER_BYTES - TAG_BYTES, b"\0"), tag, values.tobytes(), decision.tobytes()])
     return body + CHECKSUM.pack(zlib.crc32(body))
 
 
 def read_header(start: bytes | memoryview) -> Header:
     """Header from the first 64 bytes of a message; WireError if they are none."""
-    return _read_start(start)[0]
-
-
-def _read_start(start: bytes | memoryview) -> tuple[Header, bytes]:
-    """Header and tag."""
     if len(start) < HEADER_BYTES:
         raise WireError(f"expected a header of {HEADER_BYTES} bytes, got {len(start)}")
     magic, version, length = PREFIX.unpack_from(start)
@@ -67,11 +64,14 @@ def _read_start(start: bytes | memoryview) -> tuple[Header, bytes]:
         raise WireError(f"expected a message of vpem, got bytes that begin with {bytes(magic)!r}")
     if version != VERSION:
         raise WireError(f"expected version {VERSION} of the wire format, got {version}; update the older side")
-    fields, padding = start[PREFIX.size : PREFIX.size + length], start[PREFIX.size + length : HEADER_BYTES]
-    if PREFIX.size + length > HEADER_BYTES or any(padding):
+    fields, padding = (
+        start[PREFIX.size : PREFIX.size + length],
+        start[PREFIX.size + length : HEADER_BYTES - TAG_BYTES],
+    )
+    if PREFIX.size + length > HEADER_BYTES - TAG_BYTES or any(padding):
         raise WireError("expected a header that is filled up with zeros, got something else")
     try:
-        *where, kind, dtype, n_values, n_decisions, tag = _read_fields(fields)
+        *where, kind, dtype, n_values, n_decisions = _read_fields(fields)
     except msgspec.DecodeError as error:
         raise WireError(f"expected the fields of a header, got others ({error})") from None
     if min(*where, kind, dtype, n_values, n_decisions) < 0 or kind >= len(KINDS) or dtype >= len(DTYPES):
@@ -81,7 +81,7 @@ def _read_start(start: bytes | memoryview) -> tuple[Header, bytes]:
         )
     epoch, number, sender, receiver = where
     agents = AgentNumber(sender), AgentNumber(receiver)
-    return Header(epoch, number, *agents, KINDS[kind], DTYPES[dtype], n_values, n_decisions), tag
+    return Header(epoch, number, *agents, KINDS[kind], DTYPES[dtype], n_values, n_decisions)
 
 
 def open_header(start: bytes | memoryview, agent: Agent, peer: int) -> Header:
@@ -127,9 +127,20 @@ def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
     dtype = np.dtype(header.dtype).newbyteorder("<")
     values = np.frombuffer(content, dtype, header.n_values, HEADER_BYTES)
     decision = np.frombuffer(content, "<f8", header.n_decisions, HEADER_BYTES + values.nbytes)
-    message = Message(*header[:5], values, decision, _read_start(frame)[1])
+    message = Message(*header[:5], values, decision, _tag(frame, agent, peer))
     agent.check_contents(message)
     return message
+
+
+def _tag(frame: bytes | memoryview, agent: Agent, peer: int) -> bytes:
+    """The tag of a message; RemoteProtocolError if it has one where there are none."""
+    tag = bytes(frame[HEADER_BYTES - TAG_BYTES : HEADER_BYTES])
+    if not any(tag):
+        return b""
+    if not agent.identity.agreement.summation.has_tags:
+        problem = "expected a header that is filled up with zeros, got something else"
+        raise RemoteProtocolError(agent.number, peer, agent.state.round, problem)
+    return tag
 
 
 def encode_state(state: AgentState) -> bytes:

@@ -126,7 +126,9 @@ def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> No
                         content = meeting.signed_content(record, draft.epoch)
                         identity.credentials.verify(record.name, content, record.proof)
                 except ValueError as cause:
-                    raise error(f"expected {record.name!r} to have signed its record, got another ({cause})") from None
+                    raise error(
+                        f"expected {record.name!r} to have signed its record, got another ({cause})"
+                    ) from None
                 new[record.number] = record
                 if draft.records.keys().isdisjoint(record.neighbours) or len(new) > MOST_AGENTS:
                     raise error(f"expected records of neighbours of those who are known, got one of {record.name!r}")

@@ -284,7 +284,7 @@ class Consensus(Summation):
         n_agents = tracking.MOST_AGENTS if network is None else len(network.positions)
         return Payload(max(tracking.most_coded(n_agents, shape), 8 * shape.n_values), "u1", is_fixed=False)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:
+    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
         """Of rounded changes from nothing to a byte for each entry; other sums are whole."""
         if self.rounds == AUTO and series.startswith(ITERATE):
             return tracking.lengths(len(network.positions), shape)

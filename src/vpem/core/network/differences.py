@@ -151,7 +151,7 @@ class Differences(Summation):
         """Bytes, as many as it takes; never more than whole numbers would have."""
         return Payload(max(_most_coded(shape), 8 * shape.n_values), "u1", is_fixed=False)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:  # noqa: ARG002 (on all networks)
+    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
         """From a message that says nothing to a byte for each entry; other sums are whole."""
         if not series.startswith(ITERATE):
             n_bytes = 8 * shape.n_values

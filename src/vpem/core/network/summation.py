@@ -277,8 +277,8 @@ class Summation(ABC):
         """
         return Payload(shape.n_values)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:  # noqa: ARG002 (some depend on it)
-        """How long messages of a sum will be, for plans; all the same if they have a fixed length."""
+    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
+        """How long messages of a sum will be on average, for plans; all the same if they have a fixed length."""
         payload = self.payload(network, shape)
         most = payload.n_values * np.dtype(payload.dtype).itemsize
         fewest = most if payload.is_fixed else 0

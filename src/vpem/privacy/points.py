@@ -1,0 +1,74 @@
+"""The group in which ids are compared: ristretto255, of prime order, from libsodium."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+POINT_BYTES = 32
+EVERY = 1000
+"""Points between two reports of progress."""
+NOTHING = bytes(POINT_BYTES)
+"""The identity."""
+
+
+class PointError(ValueError):
+    """Bytes that are no point, or the identity."""
+
+
+def new_secret() -> bytes:
+    """A scalar that is drawn by the system."""
+    secret: bytes = _group().crypto_core_ristretto255_scalar_random()
+    return secret
+
+
+def points_of(ids: Iterable[bytes], salt: bytes, tell: Callable[[int], object]) -> list[bytes]:
+    """A point for each id; no one can find the logarithm of one to another."""
+    group, found = _group(), []
+    start = hashlib.sha512(b"vpem id" + len(salt).to_bytes(4, "big") + salt)
+    for name in ids:
+        digest = start.copy()
+        digest.update(name)
+        found.append(group.crypto_core_ristretto255_from_hash(digest.digest()))
+        if len(found) % EVERY == 0:
+            tell(EVERY)
+    return found
+
+
+def raised(points: Iterable[bytes], secret: bytes, tell: Callable[[int], object]) -> list[bytes]:
+    """All points times a secret, in their order; PointError if one is none."""
+    multiply, found = _group().crypto_scalarmult_ristretto255, []
+    for point in points:
+        try:
+            found.append(multiply(secret, point))
+        except RuntimeError:
+            raise PointError("expected points of the group other than the identity, got another") from None
+        if len(found) % EVERY == 0:
+            tell(EVERY)
+    return found
+
+
+def check_points(points: Iterable[bytes]) -> None:
+    """Raise PointError if one is no point, or the identity."""
+    is_valid = _group().crypto_core_ristretto255_is_valid_point
+    for point in points:
+        if point == NOTHING or not is_valid(point):
+            raise PointError("expected points of the group other than the identity, got another")
+
+
+def split(content: bytes) -> list[bytes]:
+    """Points of their bytes, one after the other; PointError if there is a rest."""
+    if len(content) % POINT_BYTES:
+        raise PointError(f"expected {POINT_BYTES} bytes for each point, got {len(content)} bytes")
+    return [content[place : place + POINT_BYTES] for place in range(0, len(content), POINT_BYTES)]
+
+
+def _group() -> Any:
+    try:
+        import rbcl
+    except ImportError:
+        raise ImportError(
+            "expected the package rbcl to match rows, found none; try pip install 'vpem[privacy]'"
+        ) from None
+    return rbcl
