@@ -72,7 +72,7 @@ def test_what_a_sum_leaves_out_comes_with_the_next(seed, n_components, n_parties
         found = [changes.find(term, {**common, "sent": before}) for term, before in zip(terms, sent, strict=True)]
         sent = [after for _, after, _ in found]
         extra = sum(own for *_, own in found)
-        values, total, exponent, present = changes.take(
+        _, total, exponent, present = changes.take(
             sum(numbers for numbers, *_ in found), *extra.tolist(), np.empty(0), common
         )
         common = {"total": total, "exponent": exponent, "present": present}

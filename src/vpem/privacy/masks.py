@@ -206,13 +206,13 @@ class Masked(Summation):
             size = shape.n_rows * shape.width
             rows, extra = term[:size], np.zeros(2)
             if _is_change(place, carry):
-                numbers, state["sent"], extra = changes.find(rows.reshape(-1, shape.width), carry)
+                numbers, state["sent"], extra = changes.find(rows.reshape(shape.n_rows, shape.width), carry)
                 entries = numbers.astype(np.uint32 if form.n_bytes == 4 else np.uint64)
             else:
                 limit = form.limit(len(roots))
                 rows = np.clip(rows, -limit, limit)
                 entries = words.encode(rows, form)
-                state["sent"] = rows.reshape(-1, shape.width)
+                state["sent"] = rows.reshape(shape.n_rows, shape.width)
             scalars = np.concatenate([term[size:], extra, np.ones(1)])
             limit = WHOLE.limit(len(roots))
             head = words.encode(np.clip(scalars, -limit, limit), WHOLE)

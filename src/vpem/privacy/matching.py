@@ -44,7 +44,16 @@ from vpem.privacy.parcels import (
     routes,
     signed,
 )
-from vpem.privacy.points import POINT_BYTES, PointError, check_points, new_secret, points_of, raised, split
+from vpem.privacy.points import (
+    POINT_BYTES,
+    PointError,
+    check_points,
+    new_secret,
+    number_rows,
+    points_of,
+    raised,
+    split,
+)
 from vpem.privacy.sealing import SealError, Sealing
 
 
@@ -331,27 +340,19 @@ class Matching:
 
     def _match(self, run: _Run) -> list[Frame]:
         """Tell each owner which rows of the common table its places are."""
-        lists, names = run.lists, self.agents.names
-        sets = [set(points) for points in lists.values()]
-        common = set.intersection(*sets) if self.agents.join == "inner" else set.union(*sets)
-        sizes = ", ".join(f"{len(points):,} from {names[owner]}" for owner, points in sorted(lists.items()))
-        if not common:
+        names = self.agents.names
+        n_rows, digest, rows = number_rows(run.lists, self.agents.join, run.number)
+        if not n_rows:
+            sizes = ", ".join(f"{len(points):,} from {names[owner]}" for owner, points in sorted(run.lists.items()))
             raise MatchingError(
                 f"expected rows that all parties have, got none: {sizes}; compare the id columns and the rule for ids"
             )
-        ordered = sorted(common)
-        number_of = {token: number for number, token in enumerate(ordered)}
-        digest = hashlib.sha256(run.number + b"".join(ordered)).digest()
-        head = len(ordered).to_bytes(8, "big") + digest
-        out = []
-        for owner, points in sorted(lists.items()):
-            rows = np.array([number_of.get(token, -1) for token in points], dtype="<i8")
-            out += self._send(run, RESULT, owner, owner, head + rows.tobytes())
+        run.lists = {owner: [] for owner in run.lists}
+        head = n_rows.to_bytes(8, "big") + digest
         if self.number not in self.agents.owners:
             run.checks[self.number] = head
-            out += self._compare(run)
-        run.lists = {owner: [] for owner in lists}
-        return out
+        out = [frame for owner in rows for frame in self._send(run, RESULT, owner, owner, head + rows[owner])]
+        return out + self._compare(run)
 
     def _take_result(self, run: _Run, parcel: Parcel, content: bytes) -> list[Frame]:
         head, rows = content[:40], np.frombuffer(content[40:], "<i8").astype(np.int64)

@@ -93,4 +93,5 @@ def label(parcel: Parcel) -> bytes:
 
 
 def signed(hello: Hello) -> bytes:
+    """What the proof of a hello is about."""
     return b"vpem hello" + msgspec.msgpack.encode(msgspec.structs.replace(hello, proof=b""))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 POINT_BYTES = 32
 EVERY = 1000
@@ -62,6 +64,37 @@ def split(content: bytes) -> list[bytes]:
     if len(content) % POINT_BYTES:
         raise PointError(f"expected {POINT_BYTES} bytes for each point, got {len(content)} bytes")
     return [content[place : place + POINT_BYTES] for place in range(0, len(content), POINT_BYTES)]
+
+
+def number_rows(lists: Mapping[int, list[bytes]], join: str, run: bytes) -> tuple[int, bytes, dict[int, bytes]]:
+    """Which row of the common table each token is: the work of the matcher.
+
+    Parameters
+    ----------
+    lists : mapping
+        Each owner's tokens.
+    join : {"inner", "outer"}
+    run : bytes
+        To which the digest belongs.
+
+    Returns
+    -------
+    n_rows : int
+    digest : bytes
+        Of all rows.
+    rows : dict
+        For each owner the rows of its places, -1 if they have none, as 64-bit integers. Rows are in the order of the
+        tokens, which is no party's.
+    """
+    sets = [set(points) for points in lists.values()]
+    ordered = sorted(set.intersection(*sets) if join == "inner" else set.union(*sets))
+    number_of = {token: number for number, token in enumerate(ordered)}
+    digest = hashlib.sha256(run + b"".join(ordered)).digest()
+    rows = {
+        owner: np.array([number_of.get(token, -1) for token in points], dtype="<i8").tobytes()
+        for owner, points in sorted(lists.items())
+    }
+    return len(ordered), digest, rows
 
 
 def _group() -> Any:
