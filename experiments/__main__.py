@@ -20,6 +20,7 @@ ORDER = (
     "shrinkage",
     "labels",
     "thrift",
+    "sums",
     "air",
 )
 PAGE = ROOT.parent / "docs" / "experiments.md"
