@@ -142,9 +142,7 @@ class Matching:
         if self.failure is not None:
             return self._to([peer], self._stop())
         if peer in self._met:
-            self._hellos[self.number] = self._hello()
-            self._run = None
-            return self._flood([self.number]) + self._tell_hellos(peer) + self._begin_if_all()
+            return self._tell_hellos(peer) + self._renew(self._hellos[self.number].version)
         self._met.add(peer)
         return self._tell_hellos(peer)
 
@@ -203,12 +201,12 @@ class Matching:
 
     # Hellos
 
-    def _hello(self) -> Hello:
+    def _hello(self, version: int = 0) -> Hello:
         count = 0 if self.ids is None else len(self.ids)
         if count == 0 and self.ids is not None:
             raise MatchingError("expected rows to match, got none")
         about = f"{self.agents.join} {self.agents.matcher} {self.agents.about}"
-        hello = Hello(self.number, secrets.token_bytes(16), self._sealing.public, count, about)
+        hello = Hello(self.number, secrets.token_bytes(16), self._sealing.public, count, about, version)
         if self.credentials is None:
             return hello
         return msgspec.structs.replace(hello, proof=self.credentials.sign(signed(hello)))
@@ -223,10 +221,20 @@ class Matching:
         peers = sorted(self.connected - {besides})
         return [frame for number in numbers for frame in self._to(peers, self._hello_of(number))]
 
+    def _renew(self, version: int) -> list[Frame]:
+        """Begin again with a hello that is newer than a version."""
+        self._hellos[self.number] = self._hello(version + 1)
+        return self._flood([self.number]) + self._begin_if_all()
+
     def _take_hello(self, peer: int, parcel: Parcel) -> list[Frame]:
         hello = msgspec.msgpack.decode(parcel.content, type=Hello)
         number = hello.number
-        if number == self.number or self._hellos.get(number) == hello:
+        known = self._hellos.get(number)
+        if number == self.number and known is not None:
+            # Of an earlier life: others must not take it for the newest.
+            is_older = known == hello or hello.version < known.version
+            return [] if is_older else self._renew(hello.version)
+        if known is not None and hello.version <= known.version:
             return []
         if not 0 <= number < len(self.agents.names):
             raise RemoteProtocolError(self.number, peer, 0, f"expected agents of the study, got agent {number}")

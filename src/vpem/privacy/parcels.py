@@ -54,6 +54,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     count: Annotated[int, msgspec.Meta(ge=0, le=MOST_IDS)]
     """How many rows it has."""
     about: Annotated[str, msgspec.Meta(max_length=256)]
+    version: Annotated[int, msgspec.Meta(ge=0, lt=2**62)] = 0
+    """Of two hellos of an agent, the one with the larger version counts."""
     proof: Annotated[bytes, msgspec.Meta(max_length=MOST_PROOF)] = b""
 
 
