@@ -22,7 +22,7 @@ from vpem.core.network.default import default_summation
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
-from vpem.core.network.summation import ITERATE, NO_MEMORY, Lengths, Shape, Summation
+from vpem.core.network.summation import HOLDERS, ITERATE, NO_MEMORY, Lengths, Shape, Summation
 from vpem.core.network.traffic import Traffic
 from vpem.core.settings import ACCELERATIONS, STARTS, n_decisions
 
@@ -161,7 +161,7 @@ def fit_exchanges(
     between = [Exchange(SIZES, N_DECISIONS, times=jumps)] if jumps else []
     counts: dict[Exchange, int] = {}
     if summation.least_holders(network) > 1:
-        counts[Exchange(Shape(study.n_rows, 1))] = 1
+        counts[Exchange(Shape(study.n_rows, 1), series=HOLDERS)] = 1
     for part in [one for whole in (*one_start, *one_pass, *between) for one in in_stages(summation, whole)]:
         alone = part._replace(times=1)
         counts[alone] = counts.get(alone, 0) + part.times * study.n_init

@@ -16,6 +16,7 @@ from vpem.core.network.parties import Network
 from vpem.core.network.sharing import once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
+    HOLDERS,
     ITERATE,
     NO_MEMORY,
     Array,
@@ -43,6 +44,10 @@ ACCEPTABLE = (TWO_PARTIES, FEW_HOLDERS, REPEATS)
 
 N_EXTRA = 3
 """Numbers beside the scalars: the sum of the references' terms, entries that were clipped, a 1 for each block."""
+COUNTS = Format(4, 0)
+"""How many blocks have each row."""
+FIRST = Format(8, -24)
+"""First sums of EM's iterations, of log-densities: a unit of 6e-8, and room up to 2^38 over the number of blocks."""
 USUAL_DOWN = 1.8
 """Bytes of an entry of the compressed total; measured, see `docs/privacy.md`."""
 
@@ -52,10 +57,12 @@ class Masked(Summation):
     """A star or a tree that adds numbers under masks: messages tell nothing but the sum over all parties.
 
     Each pair of parties shares a mask for each sum, which one adds and the other subtracts. Numbers are integers
-    modulo a power of two, so masks cancel to the bit where all terms have come together. Sums of EM's iterations are
-    changes of log-ratios since the last sum, in words of 4 bytes for each entry; a party keeps what its rounding and
-    clipping left over for the next sum. The unit follows from the last change of the total, which all know. First
-    sums and others (k-means, predictions) are whole, with a unit of 2^-64. The total comes down plain.
+    modulo a power of two, so masks cancel to the bit where all terms have come together. The total comes down plain.
+
+    Sums of EM's iterations are changes of log-ratios since the last sum, in words of 4 bytes for each entry; a party
+    keeps what its rounding and clipping left over for the next sum. The unit follows from the last change of the
+    total, which all know. First sums are whole, in 8 bytes with a unit of 2^-24, and so are others (k-means,
+    predictions), in 16 bytes with a unit of 2^-64.
 
     Messages are as long whatever the data are, and carry tags: an altered message is refused, with its sender's name.
 
@@ -174,13 +181,16 @@ class Masked(Summation):
 
     def later_stage(self, shape: Shape, series: str) -> int:  # noqa: ARG002 (likewise)
         """Sums of a series know those before."""
-        return int(bool(series))
+        return int(series not in ("", HOLDERS))
 
     def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:
         """Upward always the same; downward as the total can be compressed: the mean of both."""
         n_head, n_entries = shape.n_scalars + N_EXTRA, shape.n_rows * shape.width
-        up = WIDE * n_head + (8 if stage else WIDE) * n_entries
+        up = WIDE * n_head + (8 if stage or series.startswith(ITERATE) else WIDE) * n_entries
         fewest = usual = most = 8 * n_head + 8 * n_entries
+        if series == HOLDERS:
+            up = WIDE * n_head + COUNTS.n_bytes * n_entries
+            fewest, usual, most = 8 * n_head, 8 * n_head, 8 * n_head + most_compressed(COUNTS.n_bytes * n_entries)
         if stage and series.startswith(ITERATE):
             n_entries = shape.n_rows * max(shape.width - 1, 0)
             size = changes.word_bytes(network) * n_entries
@@ -212,17 +222,21 @@ class Masked(Summation):
                 limit = form.limit(len(roots))
                 rows = np.clip(rows, -limit, limit)
                 entries = words.encode(rows, form)
-                state["sent"] = rows.reshape(shape.n_rows, shape.width)
+                state["sent"] = words.decode(entries, form).reshape(shape.n_rows, shape.width)
             scalars = np.concatenate([term[size:], extra, np.ones(1)])
             limit = WHOLE.limit(len(roots))
             head = words.encode(np.clip(scalars, -limit, limit), WHOLE)
             n_bytes = WIDE * n_head + form.n_bytes * n_entries
-            for peer, stream in masks(place, roots, n_bytes).items():
+            for peer, stream in self.streams(place, roots, n_bytes).items():
                 move = words.add if place.position < peer else words.subtract
                 head = move(head, words.read(stream[: WIDE * n_head], WHOLE))
                 entries = move(entries, words.read(stream[WIDE * n_head :], form))
         state["out"] = _joined(head, entries)
         return state
+
+    def streams(self, place: Place, roots: Sequence[Position], n_bytes: int) -> Mapping[Position, NDArray[np.uint8]]:
+        """The masks that the agent shares with each other root, for this sum."""
+        return masks(place, roots, n_bytes)
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (up or down)
         """Words of all that is below, or the total."""
@@ -251,7 +265,8 @@ class Masked(Summation):
         """The sum; of changes, the log-densities as far as ratios tell them."""
         kept = {name: state[name] for name in changes.KEPT if name in state}
         if not place.series.startswith(ITERATE):
-            return state["values"], {"exponent": state["exponent"]} if place.series else NO_MEMORY
+            is_first = place.series not in ("", HOLDERS)
+            return state["values"], {"exponent": state["exponent"]} if is_first else NO_MEMORY
         if len(kept.get("sent", ())) == 0:
             kept.pop("sent", None)
         return state["values"], kept
@@ -265,7 +280,7 @@ def _is_change(place: Place, carry: Memory) -> bool:
 def _form(place: Place, carry: Memory) -> Format:
     """How entries are written: by what all know of the last sum of the series."""
     if "exponent" not in carry:
-        return WHOLE
+        return FIRST if place.series.startswith(ITERATE) else COUNTS if place.series == HOLDERS else WHOLE
     n_bytes = changes.word_bytes(place.network) if place.series.startswith(ITERATE) else 8
     return Format(n_bytes, int(carry["exponent"][0]))
 
@@ -283,7 +298,7 @@ def _open(place: Place, state: Memory, head: Array, entries: NDArray[Any]) -> ND
     """What the top tells all: the total; ValueError if masks have not cancelled."""
     n_blocks, form = len(place.network.hubs), _form(place, state)
     is_whole = head[-1] == n_blocks
-    if _is_change(place, state):
+    if form.n_bytes == 4 or _is_change(place, state):
         signed = entries.view(np.int32 if form.n_bytes == 4 else np.int64)
         is_whole = is_whole and bool((np.abs(signed.astype(np.int64)) <= n_blocks * changes.MOST).all())
         content = changes.pack(signed)
@@ -311,15 +326,16 @@ def _take_total(place: Place, sender: Position, state: Memory, message: NDArray[
 def _read_total(
     place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]
 ) -> tuple[NDArray[Any], ...]:
-    shape, n_head = place.shape, 8 * (place.shape.n_scalars + N_EXTRA)
+    shape, n_head, form = place.shape, 8 * (place.shape.n_scalars + N_EXTRA), _form(place, state)
     try:
         if len(message) < n_head:
             raise ValueError(f"expected at least {n_head} bytes, got {len(message)}")
         head = np.frombuffer(message[:n_head].tobytes(), "<f8").astype(np.float64)
         content = message[n_head:].tobytes()
         n_entries, numbers = _n_entries(place, state), np.empty(0)
-        if _is_change(place, state):
-            signed = changes.unpack(content, n_entries, _form(place, state).n_bytes)
+        if form.n_bytes == 4 or _is_change(place, state):
+            signed = changes.unpack(content, n_entries, form.n_bytes)
+            numbers = signed.astype(np.float64)
         elif len(content) != 8 * n_entries:
             raise ValueError(f"expected {8 * n_entries} bytes, got {len(content)}")
         else:

@@ -15,7 +15,7 @@ import numpy as np
 from vpem.core.agent.progress import Integers, Prediction, Progress
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work
 from vpem.core.decisions.initial import shared_generator
-from vpem.core.network.summation import Shape
+from vpem.core.network.summation import HOLDERS, Shape
 from vpem.core.rows import Table, row_chunks, rows_held
 
 DIGESTS = 17
@@ -32,7 +32,7 @@ def offer_holders(work: Work, progress: Progress) -> Offer:
         )
     n_rows = work.roles.n_rows if prediction is None else prediction.n_rows
     values = rows_held(work.table, work.columns) if work.is_root else None
-    return Offer(Shape(n_rows, 1), values)
+    return Offer(Shape(n_rows, 1), values, series=HOLDERS)
 
 
 def absorb_holders(work: Work, progress: Progress, outcome: Outcome) -> Progress:

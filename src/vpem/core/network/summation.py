@@ -31,6 +31,9 @@ NO_MEMORY: Memory = {}
 ITERATE = "iterate"
 """Beginning of the names of series in which log-densities are added: only their differences within a row matter."""
 
+HOLDERS = "holders"
+"""Name of the series in which blocks count who has which rows: 1 or 0 for each."""
+
 Who = TypeVar("Who", bound=int)
 """How agents are named: by their positions in the network, or by their numbers in the study."""
 
