@@ -106,12 +106,12 @@ def pack(numbers: NDArray[Any]) -> bytes:
     turned = (numbers.astype(np.int64) << 1) ^ (numbers.astype(np.int64) >> 63)  # the sign last: small ones are small
     kind = "<u4" if numbers.dtype.itemsize == 4 else "<u8"
     planes = turned.astype(np.uint64).astype(kind).view(np.uint8).reshape(len(numbers), int(kind[2])).T
-    return compress(planes.tobytes())
+    return compress(np.ascontiguousarray(planes).ravel())
 
 
 def unpack(content: bytes, n_numbers: int, n_bytes: int) -> Integers:
     """Inverse of `pack`; ValueError if these are no such bytes."""
-    planes = np.frombuffer(decompress(content, n_numbers * n_bytes), np.uint8).reshape(n_bytes, n_numbers)
+    planes = decompress(content, n_numbers * n_bytes).reshape(n_bytes, n_numbers)
     kind = "<u4" if n_bytes == 4 else "<u8"
     turned = np.ascontiguousarray(planes.T).view(kind).ravel().astype(np.int64)
     return (turned >> 1) ^ -(turned & 1)
