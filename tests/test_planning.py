@@ -283,6 +283,7 @@ def test_a_plan_of_a_ring():
     assert names == [
         "Tree()",
         "Differences(Tree())",
+        "Masked(Tree())",
         "Consensus(100)",
         "Consensus()",
         "Consensus('auto')",
@@ -309,7 +310,7 @@ def test_a_plan_of_a_ring():
 def test_a_plan_of_a_star_and_of_a_lonely_party():
     star = make_network({party: [party] for party in range(8)}, "star")
     found = plan(star, Study(n_rows=1000, n_components=3))
-    assert [one.name for one in found.estimates] == ["Star()", "Differences(Star())"]
+    assert [one.name for one in found.estimates] == ["Star()", "Differences(Star())", "Masked(Star())"]
     assert (found.default, found.spectrum) == ("Star()", None)
     alone = plan(make_network({"a": [0, 1]}, "ring"), Study(n_rows=1000, n_components=3))
     assert {one.bytes for one in alone.estimates} == {(0, 0)}
@@ -322,7 +323,7 @@ def test_summations_are_checked_and_may_be_others():
         plan(network, Study(n_rows=10, n_components=2), summations=[Star()])
     assert Consensus(7) in choices(network, rounds=7)
     jumping = Study(n_rows=10, n_components=2, accelerate="squarem")
-    assert [one.name for one in plan(network, jumping).estimates] == ["Tree()", "Differences(Tree())"]
+    assert [one.name for one in plan(network, jumping).estimates] == ["Tree()", "Differences(Tree())", "Masked(Tree())"]
     with pytest.raises(ValueError, match="expected accelerate with sums that are the same for all parties"):
         plan(network, jumping, summations=[Consensus(3)])
 
