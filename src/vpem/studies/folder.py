@@ -1,8 +1,8 @@
 """A party's folder: the lock, the log, and checkpoints that outlive the process.
 
 A checkpoint is written under another name, flushed to the disk, and then takes the place of the last one, which is
-kept as well. Its heading says of which study, party and table it is, and has a digest of the rest: a file that was cut
-short, or that belongs to something else, is found out.
+kept as well. Its heading says of which study, party and table it is, and has a digest of the rest: a file that was
+cut short, or that belongs to something else, is found out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,13 @@ class Checkpoints:
     def save(self, content: bytes) -> None:
         """Keep a state; when this returns it survives the process, and the machine."""
         heading = msgspec.json.encode(self.belongs)
-        parts = (MAGIC, hashlib.sha256(heading + content).digest(), len(heading).to_bytes(4, "little"), heading, content)
+        parts = (
+            MAGIC,
+            hashlib.sha256(heading + content).digest(),
+            len(heading).to_bytes(4, "little"),
+            heading,
+            content,
+        )
         path, unfinished = self.folder / STATE, self.folder / ".state.unfinished"
         try:
             with unfinished.open("wb") as file:
@@ -71,8 +77,8 @@ class Checkpoints:
         except OSError as error:
             unfinished.unlink(missing_ok=True)
             raise FolderError(
-                f"{self.folder}: expected to write a checkpoint of {as_bytes(len(content))}, got: {error.strerror}; the "
-                "last checkpoint is whole: make room or give permission, then run the same command again"
+                f"{self.folder}: expected to write a checkpoint of {as_bytes(len(content))}, got: {error.strerror}; "
+                "the last checkpoint is whole: make room or give permission, then run the same command again"
             ) from error
 
     def load(self) -> bytes | None:
@@ -114,8 +120,8 @@ class Checkpoints:
         else:
             what = f"the same party with another {', '.join(differing)}"
         raise FolderError(
-            f"{path}: expected a checkpoint of {self.belongs.party!r} in study {self.belongs.study!r}, got one of {what}; "
-            "choose another folder, or move the old results away to begin again"
+            f"{path}: expected a checkpoint of {self.belongs.party!r} in study {self.belongs.study!r}, got one of "
+            f"{what}; choose another folder, or move the old results away to begin again"
         )
 
 
@@ -161,8 +167,8 @@ def open_folder(folder: Path, n_bytes: int) -> Iterator[Path]:
         free = shutil.disk_usage(folder).free
         if free < n_bytes:
             raise FolderError(
-                f"{folder}: expected {as_bytes(n_bytes)} of free space for checkpoints and results, got {as_bytes(free)}; "
-                "make room, or choose another folder"
+                f"{folder}: expected {as_bytes(n_bytes)} of free space for checkpoints and results, got "
+                f"{as_bytes(free)}; make room, or choose another folder"
             )
         yield folder
 

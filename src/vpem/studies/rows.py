@@ -76,7 +76,9 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
     ordered = digests[order]
     if (ordered[1:] == ordered[:-1]).any():  # ids that differ in outer spaces or in how a letter is written only
         n_twice = int((ordered[1:] == ordered[:-1]).sum())
-        raise TableError(f"{source}: expected every id once, got {n_twice:,} that another row has in another spelling")
+        raise TableError(
+            f"{source}: expected every id once, got {n_twice:,} that another row has in another spelling"
+        )
     whole = hashlib.sha256(ordered.tobytes()).hexdigest()
     values = np.ascontiguousarray(rows.values[order])
     return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes)
