@@ -17,7 +17,6 @@ from vpem.cli.app import (
     INTERRUPTED,
     NOT_TRUSTED,
     PICTURES,
-    WAYS,
     Accelerate,
     BatchSize,
     Covariance,
@@ -47,7 +46,6 @@ from vpem.cli.app import (
     app,
     check_can_draw,
     err,
-    free_name,
     out,
     plain,
     plainly,
@@ -60,7 +58,7 @@ from vpem.cli.progress import FitBar
 from vpem.cli.summary import count, describe, show_findings
 from vpem.core.settings import STARTS
 from vpem.files import check_outputs
-from vpem.reading import TABLES, Form, TableError, write
+from vpem.reading import TABLES, Form, TableError, free_name, write
 from vpem.study import check_graph, read_graph
 
 STARTS_THAT_SERVE = 5
@@ -339,15 +337,15 @@ def _title(tables: list[Path], components: int) -> str:
 
 def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     """What the options say of the network."""
+    from vpem.core.network.default import WAYS, named_summation
+
     check_graph(graph)
-    exact = vpem.Star() if graph == "star" else vpem.Tree()
     if way is None:
         way = "exact" if rounds is None else "consensus"
     check_choices(sum=(way, WAYS))
     if way != "consensus" and rounds is not None:
         raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
-    averages = vpem.Consensus(number_of_rounds(rounds))
-    return {"exact": exact, "differences": vpem.Differences(exact), "consensus": averages}[way]
+    return named_summation(way, number_of_rounds(rounds), is_star=graph == "star")
 
 
 def _range(text: str) -> list[int]:

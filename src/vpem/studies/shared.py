@@ -312,7 +312,7 @@ def _network(found: Fields, names: list[str]) -> tuple[str, tuple[tuple[int, int
         found.add(("network", "server"), 'expected a server with links = "star" only')
     if isinstance(links, list):
         return "list", _listed(found, links, names), None
-    return str(links), _drawn(str(links), n_parties), None
+    return str(links), drawn_links(str(links), n_parties), None
 
 
 def _named_links(value: Any) -> str | list[list[str]]:
@@ -326,7 +326,7 @@ def _named_links(value: Any) -> str | list[list[str]]:
     return value
 
 
-def _drawn(shape: str, n_parties: int) -> tuple[tuple[int, int], ...]:
+def drawn_links(shape: str, n_parties: int) -> tuple[tuple[int, int], ...]:
     """Links of a shape; a tree has two branches wherever it can, in the order of the parties."""
     path = [(number, number + 1) for number in range(n_parties - 1)]
     drawn = {
