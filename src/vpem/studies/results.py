@@ -253,5 +253,7 @@ class _Seen(VerticalGaussianMixture):
 
 def _seen(model: VerticalGaussianMixture, joint: Array) -> _Seen:
     seen = _Seen()
-    seen.__dict__.update(model.__dict__, joint=joint)
+    # With a common sum all roots see the same; otherwise a party does not know what the others see.
+    between = 0.0 if model._summation.is_common else np.nan
+    seen.__dict__.update(model.__dict__, joint=joint, disagreement_=between)
     return seen
