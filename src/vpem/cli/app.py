@@ -27,7 +27,7 @@ state = {"debug": False}
 INTERRUPTED = 130
 NOT_TRUSTED = 3
 """Exit code of --strict if a finding is red."""
-EXTRAS = {"matplotlib": "figures", "pooch": "datasets"}
+EXTRAS = {"matplotlib": "figures", "pooch": "datasets", "cryptography": "zenoh", "zenoh": "zenoh"}
 """Which extra brings what may be missing."""
 PICTURES = (".png", ".svg", ".pdf")
 COVARIANCES = ("full", "tied", "diag", "spherical")
