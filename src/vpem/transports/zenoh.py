@@ -8,6 +8,7 @@ its machine. Certificates that are refused, and the like, are only in zenoh's ow
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -18,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from vpem.transports.datagrams import HEADER_BYTES, PIECE_BYTES
-from vpem.transports.zenoh_log import zenoh_log
+from vpem.transports.zenoh_log import ZenohLog, zenoh_log
 
 STUDY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/:\[\]#?]+):([0-9]{1,5})")
@@ -29,6 +30,8 @@ MOST_QUEUE_BYTES = 16 * 1024 * 1024
 INBOX = 64
 """Datagrams of a neighbour that wait in zenoh, and as many here; its connection is not read on beyond that."""
 CLOSING_SECONDS = 1.0
+SILENT_SECONDS = 60.0
+"""Until the same trouble is said again."""
 MOST_MESSAGE_BYTES = 2 * (PIECE_BYTES + HEADER_BYTES)
 
 
@@ -268,12 +271,53 @@ class _Line:
         self.put(None)
         self._sender.join(max(deadline - time.monotonic(), 0.0))
 
+    def join(self) -> None:
+        """Wait for the threads, when zenoh's session is closed: one inside zenoh must not outlive the interpreter."""
+        self._sender.join(CLOSING_SECONDS)
+        for _ in range(INBOX):
+            self.places.release()
+        self._receiver.join(CLOSING_SECONDS)
+
+
+class _Guests:
+    """Connections and the certificates that they show.
+
+    Access control drops what a neighbour's certificate does not allow, without a word: this is where it is seen.
+    """
+
+    def __init__(self, session: Any, wiring: Wiring):
+        import zenoh
+
+        self._expected = {peer.certificate for peer in wiring.peers}
+        self._opened = zenoh.SampleKind.PUT
+        self._names: dict[str, str] = {}
+        """By zenoh's own number of the other process."""
+        self._listener = session.info.declare_link_events_listener(zenoh.handlers.FifoChannel(1024), history=True)
+
+    def look(self) -> list[str]:
+        """What was wrong with new connections."""
+        found = []
+        while (event := self._listener.try_recv()) is not None:
+            link = event.link
+            zid, name, where = str(link.zid), link.auth_identifier, link.dst
+            if event.kind != self._opened:
+                self._names.pop(zid, None)
+                continue
+            if name not in self._expected:
+                found.append(f"refused {where}: it shows the certificate of {name!r}, which is no neighbour's")
+            elif name in self._names.values() and zid not in self._names:
+                found.append(f"refused {where} as another party: it shows the certificate of {name!r}, which is here")
+            self._names[zid] = name
+        return found
+
 
 class ZenohWire:
     """A wire (`vpem.transports.running.Wire`) over zenoh; made by `open_wire`, and a context that closes it."""
 
-    def __init__(self, session: Any, wiring: Wiring, log: Any):
+    def __init__(self, session: Any, wiring: Wiring, log: ZenohLog):
         self._session, self._log = session, log
+        self._guests = None if wiring.tls is None else _Guests(session, wiring)
+        self._said: dict[str, float] = {}
         self._inbox: SimpleQueue[tuple[_Line, bytes] | None] = SimpleQueue()
         self._lines = {peer.number: _Line(session, wiring, peer.number, self._inbox) for peer in wiring.peers}
 
@@ -303,8 +347,14 @@ class ZenohWire:
         return found
 
     def problems(self) -> list[str]:
-        """Warnings and errors of zenoh's own log since the last call."""
-        return self._log.lines()  # type: ignore[no-any-return]
+        """Troubles since the last call; one that comes again and again is only said once in a while."""
+        found, now = [], time.monotonic()
+        for text in self._log.lines() + ([] if self._guests is None else self._guests.look()):
+            kind = re.sub(r"\d+", "", text)
+            if now - self._said.get(kind, -math.inf) > SILENT_SECONDS:
+                self._said[kind] = now
+                found.append(text)
+        return found
 
     def close(self) -> None:
         """End; what was queued is sent first, if that takes no longer than a moment."""
@@ -312,6 +362,8 @@ class ZenohWire:
         for line in self._lines.values():
             line.end(deadline)
         self._session.close()
+        for line in self._lines.values():
+            line.join()
 
     def __enter__(self) -> ZenohWire:
         return self

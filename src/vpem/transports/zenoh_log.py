@@ -18,15 +18,21 @@ MOST_LINES = 1000
 """That are kept until they are asked for."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_LINE = re.compile(r"\S+Z\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s+(?:ThreadId\(\d+\)\s+)?((?:zenoh|rustls)[\w:]*): (.*)")
-_USUAL = ("Gossip is disabled", "Scouting delay elapsed")
+_LINE = re.compile(r"\d{4}-\S+Z\s+(?:TRACE|DEBUG|INFO|WARN|ERROR)\s.*?ThreadId\(\d+\)\s(.*)")
+_WHERE = re.compile(r"(?:\S+:\s)*?((?:zenoh|rustls)[\w:]*): (.*)")
+_NOISE = re.compile(r" at /\S+?\.rs:\d+\.?|\. Hint: increase the system open file limit\.| Retry in \S+")
+_FILTER = "warn,zenoh::net::runtime::orchestrator=debug"
+"""What zenoh writes: warnings, and why it could not connect."""
+_USUAL = ("Gossip is disabled", "Scouting delay elapsed", "Skipping name verification")
 """Warnings about what is meant so."""
+_AWAITED = ("Connection refused", "No route to host", "Network is unreachable", "imed out", "Connection reset")
+"""In words of the system: the other end is not there, which links see for themselves."""
 
 
 class ZenohLog:
     """Lines of zenoh's log; made by `zenoh_log`, once in a process."""
 
-    def __init__(self, filter_: str):
+    def __init__(self) -> None:
         import zenoh
 
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
@@ -41,7 +47,7 @@ class ZenohLog:
         self._pipe = open(reading, "rb")  # noqa: SIM115
         threading.Thread(target=self._read, name="vpem-zenoh-log", daemon=True).start()
         os.environ.setdefault("NO_COLOR", "1")
-        zenoh.init_log_from_env_or(filter_)
+        zenoh.init_log_from_env_or(_FILTER)
 
     def _read(self) -> None:
         for line in self._pipe:
@@ -50,8 +56,8 @@ class ZenohLog:
             if match is None:
                 with contextlib.suppress(OSError):
                     os.write(self._old, line)
-            elif not match[3].startswith(_USUAL):
-                self._lines.append(f"{match[3]} ({match[2]})")
+            elif (problem := _problem(match[1])) is not None:
+                self._lines.append(problem)
 
     def lines(self) -> list[str]:
         """What has come since the last call."""
@@ -62,6 +68,17 @@ class ZenohLog:
         return found
 
 
+def _problem(text: str) -> str | None:
+    """What a line of the log says of a trouble; None if it says nothing of one."""
+    match = _WHERE.fullmatch(text)
+    where, what = ("", text) if match is None else match.groups()
+    what = _NOISE.sub("", what).strip()
+    if where.endswith("::orchestrator"):
+        is_trouble = what.startswith("Unable to") and not any(words in what for words in _AWAITED)
+        return what if is_trouble else None
+    return None if what.startswith(_USUAL) else what
+
+
 def _number(file: object) -> int | None:
     try:
         return file.fileno()  # type: ignore[attr-defined,no-any-return]
@@ -70,6 +87,6 @@ def _number(file: object) -> int | None:
 
 
 @cache
-def zenoh_log(filter_: str = "warn") -> ZenohLog:
+def zenoh_log() -> ZenohLog:
     """The one log of this process."""
-    return ZenohLog(filter_)
+    return ZenohLog()
