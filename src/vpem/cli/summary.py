@@ -40,6 +40,13 @@ def describe(model: VerticalMixture) -> None:
         "sent": f"{as_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
         f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
+    part = getattr(model, "part_", None)
+    if part is not None:
+        lines["part"] = (
+            f"{part.party}'s of study {part.study}, with {', '.join(part.parties)}; vpem assemble joins parts"
+        )
+        sent, received = (int(traffic.table[0, place]) for place in (1, 3))
+        lines["sent"] = f"{as_bytes(sent)} by this party in its last run, and {as_bytes(received)} received"
     if certificate is not None:
         lines["certificate"] = (
             f"one more exact step would add {certificate.gain:.1e} per row; "

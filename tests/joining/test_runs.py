@@ -1,0 +1,210 @@
+"""Whole studies: the parties find what the simulation finds, and keep their columns to themselves."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pyarrow.csv as pa_csv
+import pytest
+
+import vpem
+from clinics import NAMES, PROGRAM, Clinics
+from vpem.model_format import ModelFileError
+from vpem.reading import write
+from vpem.studies.assembling import assemble
+from vpem.studies.folder import FolderError
+from vpem.studies.joining import StudyEnded, join
+from vpem.studies.predicting import predict
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+"""Sums are rounded on the way in the same places; only the columns' scales may have other last digits."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A study whose three parties ran as processes, with certificates."""
+    made = Clinics(tmp_path_factory.mktemp("run") / "clinics")
+    done = subprocess.run(
+        [*PROGRAM, "study", "up", str(made.folder / "study.toml")], capture_output=True, text=True, env=os.environ
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_three_processes_find_what_the_simulation_finds(finished):
+    expected, _ = finished.expected()
+    for place, name in enumerate(NAMES):
+        folder = finished.folder / name / "results"
+        part = vpem.load(folder / "model.vpem")
+        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], **CLOSE)
+        np.testing.assert_allclose(part.covariances_[0], expected.covariances_[place], rtol=1e-9, atol=1e-5)
+        np.testing.assert_allclose(part.weights_, expected.weights_, **CLOSE)
+        rows = pa_csv.read_csv(folder / "rows.csv").to_pydict()
+        table = pa_csv.read_csv(finished.folder / name / "table.csv").to_pydict()
+        assert rows["patient"] == table["patient"]
+        joint = expected.predict_proba(finished.X)
+        own = np.array([rows["probability_0"], rows["probability_1"]]).T
+        place_of = [finished.ids.index(one) for one in rows["patient"]]
+        np.testing.assert_allclose(own, joint[place_of], atol=1e-9)
+        assert json.loads((folder / "verdict.json").read_text())["verdict"] in ("green", "amber")
+        assert "<html" in (folder / "report.html").read_text()[:200].lower()
+
+
+def test_parts_make_the_whole_model(finished, tmp_path):
+    expected, _ = finished.expected()
+    paths = [finished.folder / name / "results" / "model.vpem" for name in NAMES]
+    whole = assemble(paths[::-1])
+    vpem.save(whole, tmp_path / "whole.vpem")
+    for model in (whole, vpem.load(tmp_path / "whole.vpem")):
+        np.testing.assert_allclose(model.predict_proba(finished.X), expected.predict_proba(finished.X), atol=1e-9)
+        np.testing.assert_allclose(model.score_samples(finished.X), expected.score_samples(finished.X), rtol=1e-9)
+        np.testing.assert_allclose(model.lower_bounds_, expected.lower_bounds_, rtol=1e-9)
+        assert list(model.partition_) == list(NAMES)
+    with pytest.raises(ModelFileError, match="got none of south"):
+        assemble(paths[:2])
+    with pytest.raises(ModelFileError, match="got a whole model"):
+        assemble([tmp_path / "whole.vpem"])
+
+
+def test_a_folder_has_nothing_of_another_partys_columns_or_parameters(finished):
+    """Bytes of doubles, and decimal texts, of the others' values and means; in files as they are and unpacked."""
+    expected, _ = finished.expected()
+    for place, name in enumerate(NAMES):
+        other = [column for column in range(6) if column // 2 != place]
+        scaled = finished.X / expected.scale_
+        numbers = np.concatenate(
+            [
+                array[:, other].ravel()
+                for array in (finished.X, scaled, expected.means_, expected.means_ / expected.scale_)
+            ]
+            + [expected.scale_[other]]
+        )
+        folder = finished.folder / name
+        contents = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+        with np.load(folder / "results" / "model.vpem") as arrays:
+            contents += [
+                np.ascontiguousarray(arrays[one]).tobytes()
+                for one in arrays.files
+                if one != "model.json" and one != "part.json"
+            ]
+        everything = b"\n".join(contents)
+        for number in numbers:
+            assert np.float64(number).tobytes() not in everything
+            assert f"{number:.8g}".encode() not in everything
+        own = finished.X[0, 2 * place]
+        assert repr(float(own)).encode() in everything, "the search finds what is there"
+        for one in NAMES:
+            assert (f"{one}_0".encode() in everything) == (one == name)
+
+
+def test_a_part_can_be_shown_and_a_finished_study_is_not_run_again(finished):
+    part = finished.folder / "north" / "results" / "model.vpem"
+    shown = subprocess.run([*PROGRAM, "show", str(part)], capture_output=True, text=True, env=os.environ)
+    assert shown.returncode == 0, shown.stderr
+    assert "study clinics" in shown.stdout
+    again = join(finished.folder / "study.toml", finished.folder / "north" / "clinic.toml", progress=False)
+    np.testing.assert_array_equal(again.model.means_, vpem.load(part).means_)
+
+
+@pytest.mark.parametrize(("links", "model"), [("star", ""), ("path", "hops = 1"), ("ring", 'covariance = "diag"')])
+def test_other_networks_and_settings(tmp_path, links, model):
+    made = Clinics(tmp_path / "clinics", links=links, model=model)
+    found, (expected, _) = made.threads(), made.expected()
+    for one in found.values():
+        assert not isinstance(one, Exception), one
+    parts = [made.folder / name / "results" / "model.vpem" for name in NAMES]
+    whole = assemble([path for path in parts if path.exists()])
+    np.testing.assert_allclose(whole.predict_proba(made.X), expected.predict_proba(made.X), atol=1e-9)
+    np.testing.assert_allclose(whole.means_, expected.means_, **CLOSE)
+
+
+def test_new_rows_are_scored_together_also_without_a_partys_values(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+    fits = made.threads()
+    assert not any(isinstance(one, Exception) for one in fits.values()), fits
+    expected, _ = made.expected()
+    rng = np.random.default_rng(5)
+    for number, absent in enumerate([None, "east"]):  # a second request begins anew
+        X, ids = made.X[:20] + 1 + number, [f"new{row}" for row in range(20)]
+        for place, name in enumerate(NAMES):
+            path = made.folder / name / "new.csv"
+            path.unlink(missing_ok=True)
+            if name == absent:
+                write(path, {"patient": ids})
+                X[:, 2 * place : 2 * place + 2] = np.nan
+            else:
+                made.write_table(name, place, path, ids, X, rng.permutation(20))
+
+        def score(study, own):
+            return predict(study, own, own.folder.parent / "new.csv", insecure=True, progress=False)
+
+        for name, scores in made.threads(score).items():
+            assert not isinstance(scores, Exception), (name, scores)
+            rows = [ids.index(one) for one in scores.ids["patient"]]
+            np.testing.assert_allclose(scores.responsibilities, expected.predict_proba(X)[rows], atol=1e-9)
+
+
+def test_a_difference_is_found_before_anything_is_sent(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+    path = made.folder / "south" / "table.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:-3]) + "\n")
+    found = made.threads(names=("north", "south"))
+    for one in found.values():
+        assert isinstance(one, StudyEnded)
+        assert one.outcome.kind == "refused"
+        assert "77" in str(one)
+        assert "80" in str(one)
+
+
+def test_another_table_does_not_go_on_from_the_state_of_the_first(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+    made.threads()
+    path = made.folder / "north" / "table.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:-1], lines[-1] + "1"]) + "\n")
+    with pytest.raises(FolderError, match="the same party with another table"):
+        join(made.folder / "study.toml", made.folder / "north" / "clinic.toml", insecure=True, progress=False)
+
+
+def test_one_who_stays_away_is_named_and_the_code_says_so(tmp_path):
+    made = Clinics(tmp_path / "clinics", lease="1s", patience="2s")
+    process = made.process(made.copy(), "north")
+    text = process.communicate(timeout=60)[0]
+    assert process.returncode == 4, text
+    assert "east, south" in text
+
+
+@pytest.mark.long
+def test_ctrl_c_and_kill_and_the_same_command_again(tmp_path):
+    made = Clinics(tmp_path / "clinics", model="tol = 0\nmax_iter = 400", n_rows=2000)
+    copy = made.copy()
+    running = {name: made.process(copy, name) for name in NAMES}
+    log = made.folder / "east" / "results" / "log.jsonl"
+
+    def wait_for(iteration):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            lines = log.read_text().splitlines() if log.exists() else []
+            if any(json.loads(line).get("iteration", 0) >= iteration for line in lines[-5:]):
+                return
+            time.sleep(0.05)
+        raise AssertionError(running["east"].poll())
+
+    wait_for(20)
+    running["south"].send_signal(signal.SIGINT)
+    running["south"].communicate(timeout=30)
+    assert running["south"].returncode == 130
+    running["east"].kill()
+    running["east"].communicate()
+    for name in ("east", "south"):
+        running[name] = made.process(copy, name)
+    for name, process in running.items():
+        text = process.communicate(timeout=240)[0]
+        assert process.returncode == 0, (name, text)
+    expected, _ = made.expected()
+    for place, name in enumerate(NAMES):
+        part = vpem.load(made.folder / name / "results" / "model.vpem")
+        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], **CLOSE)
