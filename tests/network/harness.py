@@ -13,8 +13,8 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
-from network.certificates import Authority
 
+from network.certificates import Authority
 from oracles import relative_error
 from vpem import VerticalGaussianMixture
 from vpem.estimators import checks
@@ -35,9 +35,7 @@ def free_ports(count):
 
 def simulated(X, partition, graph, summation, settings):
     """The model as one process finds it."""
-    model = VerticalGaussianMixture(
-        partition=partition, graph=graph, summation=summation, random_state=0, **settings
-    )
+    model = VerticalGaussianMixture(partition=partition, graph=graph, summation=summation, random_state=0, **settings)
     with pytest.warns(match="did not converge"):
         return model.fit(X)
 
@@ -105,9 +103,7 @@ class Study:
         for number in numbers or self.numbers:
             command = [*prefix, sys.executable, str(program), str(self.folder / "study.json"), str(number)]
             with (self.folder / f"{number}.out").open("ab") as out, (self.folder / f"{number}.err").open("ab") as err:
-                process = subprocess.Popen(
-                    [*command, json.dumps(changes)], stdout=out, stderr=err, env=environment
-                )
+                process = subprocess.Popen([*command, json.dumps(changes)], stdout=out, stderr=err, env=environment)
             self.processes[number] = process
             self._all.append(process)
         return self
@@ -120,7 +116,11 @@ class Study:
 
     def log(self, number):
         path = self.folder / f"{number}.log"
-        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
+        return (
+            [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+            if path.exists()
+            else []
+        )
 
     def checkpoint(self, number):
         """Number of a party's last checkpoint on disk."""
