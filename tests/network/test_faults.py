@@ -19,7 +19,7 @@ TREE = [[0, 1], [0, 2], [1, 3]]
 def test_any_party_may_be_killed_at_any_moment(tmp_path, seed):
     draw = random.Random(seed)
     links, sum_ = ((RING, "consensus"), (TREE, "differences"))[seed]
-    with Study(tmp_path, links, n_parties=4, sum=sum_, max_iter=400, secure=seed == 1) as study:
+    with Study(tmp_path, links, n_parties=4, adding=sum_, max_iter=400, secure=seed == 1) as study:
         study.start()
         for turn in range(5):
             victim = draw.randrange(4)
@@ -45,7 +45,7 @@ def test_two_parties_or_all_may_be_killed_at_once(tmp_path):
 
 @pytest.mark.parametrize("sum_", ["star", "differences on a star"])
 def test_the_server_of_a_star_may_be_killed(tmp_path, sum_):
-    with Study(tmp_path, STAR, n_parties=3, sum=sum_, max_iter=200, secure=True) as study:
+    with Study(tmp_path, STAR, n_parties=3, adding=sum_, max_iter=200, secure=True) as study:
         study.start()
         for least in (20, 80):
             study.wait_for_checkpoint(0, least)
@@ -89,7 +89,7 @@ def test_connections_may_be_bad(tmp_path, trouble):
     n_iterations = 40 if trouble == "delay" else 250
     with ExitStack() as stack:
         study = stack.enter_context(
-            Study(tmp_path, RING, n_parties=4, sum="tree", max_iter=n_iterations, secure=trouble == "reset")
+            Study(tmp_path, RING, n_parties=4, adding="tree", max_iter=n_iterations, secure=trouble == "reset")
         )
         proxies = {}
         for one, other in RING:

@@ -69,7 +69,10 @@ def test_a_link_may_be_cut_and_restored(tmp_path):
 
 
 def test_a_link_may_be_slow(tmp_path):
-    with Study(tmp_path, PATH, n_parties=3, sum="tree", rows=10_000, max_iter=4) as study, Machines(3) as machines:
+    with (
+        Study(tmp_path, PATH, n_parties=3, adding="tree", rows=10_000, max_iter=4, lease=5.0) as study,
+        Machines(3) as machines,
+    ):
         device = f"{machines.names[0]}o"
         limit = [
             "tc",

@@ -69,8 +69,8 @@ def test_a_neighbour_may_only_speak_for_itself():
     ("line", "problem"),
     [
         (
-            "WARN acc-0 ThreadId(05) zenoh_link_tls::unicast: invalid peer certificate: UnknownIssuer. Hint: increase "
-            "the system open file limit.",
+            "WARN acc-0 ThreadId(05) zenoh_link_tls::unicast: invalid peer certificate: UnknownIssuer. Hint: "
+            "increase the system open file limit.",
             "invalid peer certificate: UnknownIssuer",
         ),
         ("WARN ThreadId(01) zenoh::net::routing::hat::peer: Gossip is disabled: cannot de-duplicate", None),
