@@ -40,6 +40,14 @@ def pytest_report_header():
     return f"processor: BLAS for {', '.join(sorted(kernels))}; numba for {numba_config.CPU_NAME or 'this one'}"
 
 
+def pytest_collection_modifyitems(config, items):
+    """Tests with faults in real networks take minutes: they are only run if they are asked for."""
+    if "network" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("network")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Under REQUIRE_ALL=1 nothing may be missing: a skip is a failure."""

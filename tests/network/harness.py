@@ -13,8 +13,8 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
-from network.certificates import Authority
 
+from network.certificates import Authority
 from oracles import relative_error
 from vpem import VerticalGaussianMixture
 from vpem.estimators import checks
@@ -43,7 +43,9 @@ def simulated(X, partition, graph, summation, settings):
 class Study:
     """A study in a folder, and its processes; a context that ends them."""
 
-    def __init__(self, folder, links, *, n_parties, sum="consensus", rows=300, max_iter=60, secure=False, **changes):
+    def __init__(
+        self, folder, links, *, n_parties, adding="consensus", rows=300, max_iter=60, secure=False, **changes
+    ):
         from network.party import SUMS
 
         self.folder, self.n_parties, self.links = folder, n_parties, links
@@ -59,7 +61,7 @@ class Study:
             graph = nx.Graph()
             graph.add_nodes_from(range(n_parties))
             graph.add_edges_from(links)
-        self.model = simulated(X, self.partition, graph, SUMS[sum], settings)
+        self.model = simulated(X, self.partition, graph, SUMS[adding], settings)
         self.ports = free_ports(len(self.numbers))
         tls = None
         if secure:
@@ -71,7 +73,7 @@ class Study:
             "listen": [f"127.0.0.1:{port}" for port in self.ports],
             "addresses": {},
             "settings": settings,
-            "sum": sum,
+            "sum": adding,
             "seed": checks.shared_seed(0),
             "fields": {"model.components": "2"},
             "lease": LEASE,

@@ -4,7 +4,7 @@ from network.harness import Study
 
 
 def test_three_processes_find_the_numbers_of_the_simulation(tmp_path):
-    with Study(tmp_path, [[0, 1], [1, 2]], n_parties=3, sum="differences", max_iter=20, secure=True) as study:
+    with Study(tmp_path, [[0, 1], [1, 2]], n_parties=3, adding="differences", max_iter=20, secure=True) as study:
         study.start()
         study.check()
         assert all(study.told(number, "Here") for number in range(3))

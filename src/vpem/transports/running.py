@@ -195,7 +195,8 @@ class _Running:
         """Neighbours that had a link in this run: a later hello that does not fit must not end it."""
         self.refusal: str | None = None
         self.sent = self.received = 0
-        now = time.monotonic()
+        self.looked_at = now = time.monotonic()
+        """When the wire's thread last looked at what has come."""
         self.presence = Presence(session.agent.number, names, self.neighbours, lease, now)
         self.links = {
             peer: Link(hello, partial(self._check, peer), nonce=_nonce, lease=lease, now=now)
@@ -232,8 +233,10 @@ class _Running:
                 if peer in self.links:
                     self.received += len(datagram)
                     told += self._note(peer, self.links[peer].take(datagram, now), now)
-            for peer, link in self.links.items():
-                told += self._note(peer, link.tick(now), now)
+            if now - self.looked_at < self.lease / 4:  # a process that was stopped itself has to look again first
+                for peer, link in self.links.items():
+                    told += self._note(peer, link.tick(now), now)
+            self.looked_at = now
             self._pump(now)
         self._tell(told)
 
