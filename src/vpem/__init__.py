@@ -25,6 +25,7 @@ __all__ = [
     "save",
     "load",
     "ModelFileError",
+    "join",
 ]
 
 if TYPE_CHECKING:
@@ -43,11 +44,10 @@ if TYPE_CHECKING:
     from vpem.model_format import ModelFileError
     from vpem.models import load, save
     from vpem.simulation.em import Certificate
-    from vpem.studies.joining import join as join
+    from vpem.studies.joining import join
     from vpem.verdict import Finding, FitConvergenceWarning, FitWarning
 
 # Where the names above are at home. They are imported when they are first used: scikit-learn alone takes a second.
-# `join` is not among those of `from vpem import *`, as it needs tables and networks.
 _HOMES = {
     "VerticalGaussianMixture": "vpem.estimators.gaussian",
     "VerticalMixture": "vpem.estimators.mixture",

@@ -45,8 +45,8 @@ def describe(model: VerticalMixture) -> None:
         lines["part"] = (
             f"{part.party}'s of study {part.study}, with {', '.join(part.parties)}; vpem assemble joins parts"
         )
-        sent, received = (int(traffic.table[0, place]) for place in (1, 3))
-        lines["sent"] = f"{as_bytes(sent)} by this party in its last run, and {as_bytes(received)} received"
+        own = traffic.per_agent[part.party]
+        lines["sent"] = f"{as_bytes(own.bytes_sent)} in the last run, and {as_bytes(own.bytes_received)} received"
     if certificate is not None:
         lines["certificate"] = (
             f"one more exact step would add {certificate.gain:.1e} per row; "

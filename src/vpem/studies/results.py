@@ -29,7 +29,6 @@ from vpem.files import replacing
 from vpem.model_format import Fixed, HubOf, PartOf
 from vpem.models import save
 from vpem.reading import free_name, write
-from vpem.report import write_report
 from vpem.simulation.em import MixtureFit
 from vpem.simulation.model import Mixture, make_problem
 from vpem.studies.rows import PartyRows
@@ -88,6 +87,8 @@ def prepare(study: Study, rows: PartyRows) -> Local:
 
 def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, received: int) -> PartyFit:
     """Make a finished agent's results, and write them to its folder, each whole or not at all."""
+    from vpem.report import write_report
+
     found = agent.model
     assert found is not None, "it is done"
     network, rows = agent.roles.network, local.rows
