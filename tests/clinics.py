@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import networkx as nx
 import numpy as np
 
+import vpem
 from vpem.reading import write
 from vpem.studies.joining import join
 from vpem.studies.local import find_files, local_copy
@@ -70,7 +72,9 @@ salt = "{SALT}"
             graph = nx.Graph(list(study.links))
         partition = {name: [2 * place, 2 * place + 1] for place, name in enumerate(NAMES)}
         model = study.estimator().set_params(partition=partition, graph=graph)
-        return model.fit(self.X[order]), order
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", vpem.FitWarning)  # of fits that are to take long
+            return model.fit(self.X[order]), order
 
     def copy(self):
         """The shared file with free ports."""

@@ -203,7 +203,7 @@ def predict(
     insecure: Insecure = False,
     without: Without = [],  # noqa: B006 (typer's way to say: none)
 ) -> None:
-    """Give every row its component, how sure that is, and its log-density.
+    """Give every row its component, how sure that is, and its log-density, as in these examples.
 
     - `vpem predict model.vpem people.csv --id person -o scores.csv`
     - `vpem predict study.toml --party clinic.toml new.csv` (every party does so, with its columns of the same rows)

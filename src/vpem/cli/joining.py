@@ -42,7 +42,7 @@ def join(
     log: Annotated[Path | None, typer.Option(help="File for the log, lines of JSON.")] = None,
     strict: Strict = False,
 ) -> None:
-    """Take part in a study as one party, from the beginning to the end.
+    """Take part in a study as one party, from the beginning to the end, as in these examples.
 
     - `vpem join study.toml --party clinic.toml`
     - `vpem join study.toml --server --party server.toml`

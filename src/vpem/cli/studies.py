@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from vpem.studies.private import PartyFile
     from vpem.studies.shared import Study
 
-studies = typer.Typer(no_args_is_help=True, help="Files of a study on a real network: write, check, try out.")
-keys = typer.Typer(no_args_is_help=True, help="Keys and certificates of the parties.")
+studies = typer.Typer(
+    no_args_is_help=True,
+    help="Files of a study on a real network: write, check, try out. Example: `vpem study init clinics --example`",
+)
+keys = typer.Typer(
+    no_args_is_help=True, help="Keys and certificates of the parties. Example: `vpem keys request north`"
+)
 app.add_typer(studies, name="study")
 app.add_typer(keys, name="keys")
 

@@ -215,12 +215,24 @@ def join(
     given_up = [seat.study.number(name) for name in without]
     if seat.number in given_up:
         raise StudyFileError(f"expected other parties to go on without, got {seat.party.party!r}, which is this one")
+    return _take_part(seat, given_up, fresh, progress, stop, log)
+
+
+def _take_part(
+    seat: Seat,
+    given_up: list[int],
+    fresh: bool,
+    progress: Callable[[Any], object] | bool,
+    stop: Callable[[], bool],
+    log: str | os.PathLike[str] | None,
+) -> PartyFit | None:
+    """Go on in the party's folder until the run ends."""
     folder = seat.party.folder
     with open_folder(folder, seat.n_bytes), Journal(folder / LOG if log is None else Path(log)) as journal:
         journal.watch = progress if callable(progress) else Lines().tell if progress else None
         for note in seat.notes:
             journal.tell(Note(note))
-        if insecure:
+        if seat.tls is None:
             journal.tell(Note("plain TCP: anyone on the way can read and change what is sent (--insecure)"))
         if fresh:
             for name in ("state", "state.earlier", FINISHED):
