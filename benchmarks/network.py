@@ -163,7 +163,7 @@ class Ring:
         """Take a message; the round may be over."""
         assert len(frame) == len(self.content)
         self.counts[peer] = self.counts.get(peer, 0) + 1
-        is_over = all(self.counts.get(one, 0) >= self.round for one in self.agent.neighbours)
+        is_over = self.round and all(self.counts.get(one, 0) >= self.round for one in self.agent.neighbours)
         return self.next() if is_over else []
 
 
