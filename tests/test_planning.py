@@ -80,9 +80,6 @@ FIXED = [
     (Consensus(), "complete", {"hops": 1}),
     (Consensus(), GEOMETRIC, {"hops": 1, "batch_size": 130}),
     (Consensus(40, weights="laplacian"), "path", {}),
-    (Consensus("auto"), "ring", {}),
-    (Consensus("auto"), "path", {"init_params": "k-means++", "n_init": 2}),
-    (Consensus("auto"), GEOMETRIC, {"hops": 1, "batch_size": 130}),
 ]
 
 

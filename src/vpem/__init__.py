@@ -14,6 +14,8 @@ __all__ = [
     "Star",
     "Consensus",
     "Differences",
+    "RunningSums",
+    "Failures",
     "Tree",
     "Traffic",
     "Certificate",
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from vpem.core.decisions.repair import Repair
     from vpem.core.network.consensus import Consensus
     from vpem.core.network.differences import Differences
+    from vpem.core.network.failures import Failures
+    from vpem.core.network.running import RunningSums
     from vpem.core.network.star import Star
     from vpem.core.network.traffic import Traffic
     from vpem.core.network.tree import Tree
@@ -58,6 +62,8 @@ _HOMES = {
     "Consensus": "vpem.core.network.consensus",
     "Traffic": "vpem.core.network.traffic",
     "Differences": "vpem.core.network.differences",
+    "RunningSums": "vpem.core.network.running",
+    "Failures": "vpem.core.network.failures",
     "Tree": "vpem.core.network.tree",
     "Certificate": "vpem.simulation.em",
     "Repair": "vpem.core.decisions.repair",

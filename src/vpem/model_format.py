@@ -13,6 +13,8 @@ from vpem.core.blocks.density import Density
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.differences import Differences
+from vpem.core.network.failures import Failures
+from vpem.core.network.running import RunningSums
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
 from vpem.core.network.tree import Tree
@@ -21,11 +23,20 @@ Name = str | int
 
 FORMAT, VERSION = "vpem-model", 4
 
-SUMMATIONS: dict[str, type[Any]] = {"star": Star, "consensus": Consensus, "tree": Tree, "differences": Differences}
-"""Summations that a file can name: frozen dataclasses whose fields are plain values or summations again."""
+SUMMATIONS: dict[str, type[Any]] = {
+    "star": Star,
+    "consensus": Consensus,
+    "tree": Tree,
+    "differences": Differences,
+    "running": RunningSums,
+}
+"""Summations that a file can name: frozen dataclasses whose fields are plain values, summations again, or `PARTS`."""
 
 DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian}
 """Densities that a file can name: likewise."""
+
+PARTS: dict[str, type[Any]] = {"failures": Failures}
+"""What their fields may hold beside each other."""
 
 
 class ModelFileError(ValueError):
@@ -60,13 +71,14 @@ class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Number = Annotated[int, msgspec.Meta(lt=2**62)]
+Plain = bool | Number | float | str | None
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A name in `SUMMATIONS` or `DENSITIES`, and the arguments of its class."""
 
     kind: str
-    arguments: dict[str, bool | Number | float | str | Named | tuple[bool | Number | float | str, ...] | None] = {}
+    arguments: dict[str, Plain | Named | tuple[Plain | tuple[Plain, ...], ...]] = {}
 
 
 class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -296,7 +308,7 @@ def _plain(value: Any, known: dict[str, type[Any]], what: str) -> Any:
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, tuple):
         return tuple(_plain(part, known, what) for part in value)
-    return _describe(value, known, what)
+    return _describe(value, {**known, **PARTS}, what)
 
 
 def _make(about: Named, known: dict[str, type[Any]], what: str) -> Any:
@@ -306,7 +318,7 @@ def _make(about: Named, known: dict[str, type[Any]], what: str) -> Any:
             "update vpem, if a newer version wrote the file"
         )
     arguments = {
-        name: _make(value, known, what) if isinstance(value, Named) else value
+        name: _make(value, {**known, **PARTS}, what) if isinstance(value, Named) else value
         for name, value in about.arguments.items()
     }
     return known[about.kind](**arguments)

@@ -44,7 +44,7 @@ def coded(changes):
     zeros, first = np.zeros((n, 2)), np.zeros(n, dtype=np.int64)
     longer, codes = np.empty((n, 1), dtype=np.int16), np.empty(n, dtype=np.uint8)
     terms = np.column_stack([np.zeros(n), changes])
-    largest = coding.find_changes(terms, zeros[:0], zeros, zeros, first, 0.0, 1.0, longer)
+    largest, _ = coding.find_changes(terms, zeros[:0], zeros, zeros[:, 1:].copy(), first, 0.0, 1.0, longer)
     coding.encode(longer.ravel(), coding.exponent_of(largest), codes)
     return decoded(codes, coding.exponent_of(largest)), codes
 

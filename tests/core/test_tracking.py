@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vpem
@@ -17,7 +17,7 @@ from vpem.core.decisions.retreating import must_retreat
 from vpem.core.network.adders import MessageAdder
 from vpem.core.network.chebyshev import Averaging, accelerate
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Shape
+from vpem.core.network.summation import Place, Shape, WrongMessageError
 from vpem.datasets import make_vertical_blobs
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
@@ -84,85 +84,206 @@ def test_a_complete_graph_needs_one_round_and_a_path_about_the_root():
     assert accelerate(np.ones((1, 1))) == Averaging(np.ones((1, 1)))
     path = network_on(nx.path_graph(30))
     assert Consensus().n_rounds(path) == 3777
-    assert [Consensus("auto").n_rounds(path, stage) for stage in range(4)] == [215, 139, 46, 69]
+    assert [Consensus("auto").n_rounds(path, stage) for stage in range(5)] == [215, 139, 170, 56, 84]
     assert Consensus("auto").rounds_needed(path, 1e-6) is None
     assert Consensus("auto").error_factor(path) == 0.0
     assert Consensus("auto", "laplacian").n_rounds(path) == Consensus("auto", "laplacian", 0.1).n_rounds(path)
     assert Consensus("auto").n_rounds(network_on(nx.empty_graph(1))) == 1
+    complete = network_on(nx.complete_graph(6))
+    assert [Consensus("auto").n_rounds(complete, stage) for stage in range(4)] == [1, 1, 8, 2], "rounding needs more"
 
 
 def test_how_many_rounds_the_design_says():
-    """S = ceil(arccosh(2 N) / arccosh(x)), and at least the diameter."""
+    """S = ceil(arccosh(2 N) / arccosh(x)), and at least the diameter; with eigenvalues that go half as far again."""
     for graph in (nx.cycle_graph(8), nx.path_graph(9), nx.star_graph(5), nx.barbell_graph(6, 4)):
         low, high = edges_of_the_spectrum(mixing_weights(graph, "metropolis"))
+        low -= (high - low) / 2
         x = (2 - low - high) / (high - low)
         expected = math.ceil(np.arccosh(2 * len(graph)) / np.arccosh(x))
-        assert Consensus("auto").n_rounds(network_on(graph), 2) == max(expected, nx.diameter(graph))
+        assert Consensus("auto").n_rounds(network_on(graph), 3) == max(expected, nx.diameter(graph))
 
 
 # Sums
 
 
+def ratios(rows):
+    """Differences within a row, against its first component."""
+    return rows - rows[..., :1]
+
+
+def naive_round(number):
+    """The nearest number with a sign, a power of two and two bits after it."""
+    if number == 0:
+        return 0.0
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(math.copysign(math.floor(abs(mantissa) * 8 + 0.5) / 8, mantissa), exponent)
+
+
+class Naive:
+    """The recursion by its equations, entry by entry: every agent's numbers z, and the copies q that all know."""
+
+    def __init__(self, graph, n_rows, width):
+        W = mixing_weights(graph, "metropolis")
+        low, high = edges_of_the_spectrum(W)
+        low -= (high - low) / 2
+        middle, self.x = (low + high) / 2, (2 - low - high) / (high - low)
+        self.V = (W - middle * np.eye(len(W))) / (1 - middle)
+        self.z, self.q, self.old = (np.zeros((len(W), n_rows, width)) for _ in range(3))
+        self.pace, self.is_first = np.zeros(len(W)), True
+
+    def changes(self, i):
+        z, q, found = self.z[i], self.q[i], np.zeros_like(self.z[i])
+        least = max(min(0.1 * self.pace[i], 0.1), 1e-12)
+        for m in range(len(z)):
+            lead = int(np.argmax(q[m]))
+            for k in range(z.shape[1]):
+                change, gap = (z[m, k] - z[m, lead]) - (q[m, k] - q[m, lead]), q[m, lead] - q[m, k]
+                threshold = least if self.is_first else max(least, (gap - 25) / 4)
+                found[m, k] = naive_round(change) if abs(change) >= threshold else 0.0
+        sizes = np.array([math.frexp(change)[1] for change in found.ravel()]).reshape(found.shape)
+        top = sizes[found != 0].max() if found.any() else 0
+        found[sizes <= top - 31] = 0.0  # exponents that one byte has
+        return found
+
+    def add(self, terms, n_rounds):
+        self.z, self.old = self.z + len(terms) * (terms - self.old), terms
+        before, begun, ratio = self.z, self.q.copy(), 1 / self.x
+        for number in range(n_rounds):
+            self.q = self.q + np.array([self.changes(i) for i in range(len(self.z))])
+            ratio = 1 / (2 * self.x - ratio) if number else ratio
+            m = 2 * self.x * ratio if number else 1.0
+            pulled = self.z + np.einsum("ij,jmk->imk", self.V, self.q) - self.q
+            before, self.z = self.z, m * pulled + (1 - m) * before
+        for i, (old, new) in enumerate(zip(begun, self.q, strict=True)):
+            lead = new.argmax(axis=1)[:, None]
+            gaps, was = np.take_along_axis(new, lead, 1) - new, np.take_along_axis(old, lead, 1) - old
+            near = (gaps < 25) & (np.arange(new.shape[1]) != lead)
+            self.pace[i] = np.abs(was - gaps)[near].mean() if near.any() and not self.is_first else 0.0
+        self.is_first = False
+        return self.z
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize(
+    "graph", [nx.cycle_graph(5), nx.path_graph(4), nx.star_graph(4)], ids=["ring", "path", "star"]
+)
+def test_sums_are_those_of_the_equations(graph, scale):
+    """Entry by entry, to rounding; with gaps of hundreds of nats some entries are silent."""
+    rng, shape, n = np.random.default_rng(3), Shape(7, 3), len(graph)
+    network, naive = network_on(graph), Naive(graph, 7, 3)
+    adder, terms = MessageAdder(Consensus("auto"), network), scale * rng.normal(size=(n, 7, 3))
+    for number in range(5):
+        found, traffic = adder.add(terms.reshape(n, -1), shape, SERIES, 2)
+        expected = naive.add(terms, traffic.rounds)
+        np.testing.assert_allclose(ratios(found.reshape(n, 7, 3)), ratios(expected), atol=1e-8 * scale)
+        terms = terms + scale * 0.3**number * rng.normal(size=(n, 7, 3))
+
+
+def kept_sums(adder, network, terms, shape):
+    """The sum over agents of what they carry, row by row: that of the terms, whatever was rounded."""
+    leads = sum(carry["lead"] for carry in adder.carries[SERIES])
+    return leads + len(network.positions) * terms[:, : shape.n_rows * shape.width].sum(axis=0).reshape(leads.shape)
+
+
+@settings(max_examples=25)
 @given(
     connected_graphs(),
     st.integers(0, 2),
     st.sampled_from(KINDS),
+    st.floats(0.1, 1e6),
     st.integers(1, 4),
-    st.floats(0.1, 1e4),
     st.integers(0, 2**32 - 1),
 )
-def test_the_sum_is_kept_and_what_is_left_shrinks(graph, hops, kind, n_sums, scale, seed):
-    """Against every agent's `z <- P (z + change)`, with p(W) by its recursion."""
-    network, shape = network_on(graph, hops, seed), Shape(5, 2, 1)
-    rng, n, W = np.random.default_rng(seed), len(graph), mixing_weights(graph, kind)
-    summation = Consensus("auto", kind)
-    adder = MessageAdder(summation, network)
-    z, old = np.zeros((n, 11)), np.zeros((n, 11))
-    for number in range(n_sums):
-        terms = scale * rng.normal(size=(len(network.hubs), 11))
-        found, traffic = adder.add(terms, shape, SERIES, 2)
-        new = np.empty((n, 11))
-        for hub, term in zip(network.hubs, terms, strict=True):
-            new[list(hub.members)] = n * term / len(hub.members)
-        n_rounds = summation.n_rounds(network, 2 if number else 1)
-        z, old = z + new - old, new
-        if n > 1:
-            assert traffic.rounds == n_rounds + network.depth
-            z = naive_polynomial(W, n_rounds) @ z
-        np.testing.assert_allclose(found, z[[hub.root for hub in network.hubs]], atol=1e-8 * scale)
-        leads = np.array([carry["lead"] for carry in adder.carries[SERIES]])
-        np.testing.assert_allclose((leads + new).mean(axis=0), terms.sum(axis=0), atol=1e-11 * n * scale)
-        np.testing.assert_allclose(leads.sum(axis=0), 0, atol=1e-11 * n * scale)
+def test_the_sum_is_kept_whatever_is_coded(graph, hops, kind, scale, width, seed):
+    network, shape = network_on(graph, hops, seed), Shape(5, width, 1)
+    rng, n = np.random.default_rng(seed), len(graph)
+    adder = MessageAdder(Consensus("auto", kind), network)
+    for _ in range(3):
+        terms = scale * rng.standard_cauchy(size=(len(network.hubs), shape.n_values))
+        found, _ = adder.add(terms, shape, SERIES, 2)
+        size = np.abs(terms).max()
+        exact = terms[:, :-1].sum(axis=0).reshape(5, width)
+        kept = kept_sums(adder, network, terms, shape) / n
+        np.testing.assert_allclose(ratios(kept), ratios(exact), atol=1e-11 * n * size)
+        np.testing.assert_allclose(found[:, -1], terms[:, -1].sum(), atol=1e-12 * n * size)
+        assert (found == found[:1])[:, -1].all(), "what belongs to no row is the same for all"
+        for position, neighbours in enumerate(network.neighbours):
+            for peer in neighbours:
+                theirs = adder.carries[SERIES][peer]["own"]
+                np.testing.assert_array_equal(adder.carries[SERIES][position][f"copy {peer}"], theirs)
 
 
+@settings(max_examples=15)
 @given(connected_graphs(fewest_agents=2), st.integers(0, 1), st.sampled_from(KINDS), st.integers(0, 2**32 - 1))
 def test_sums_of_the_same_terms_become_exact(graph, hops, kind, seed):
     network, rng = network_on(graph, hops, seed), np.random.default_rng(seed)
     adder, shape = MessageAdder(Consensus("auto", kind), network), Shape(4, 3)
     adder.add(rng.normal(size=(len(network.hubs), 12)), shape, SERIES, 0)
-    terms, last = 10 * rng.normal(size=(len(network.hubs), 12)), math.inf
-    for number in range(20):
-        error = np.abs(adder.add(terms, shape, SERIES, 0)[0] - terms.sum(axis=0)).max()
-        # 1 / (2 N) of the spread in the Euclidean norm over agents, which the largest may use up at one of them.
-        assert error <= 20 * len(graph) ** 2 * (0.5 / len(graph)) ** number + 1e-10
-        last = error
-    assert last < 1e-9
+    terms = 3 * rng.normal(size=(len(network.hubs), 12))
+    exact = ratios(terms.sum(axis=0).reshape(4, 3))
+    for _ in range(14):
+        found = ratios(adder.add(terms, shape, SERIES, 0)[0].reshape(-1, 4, 3))
+    # Components that are far behind may stay a quarter of what they are behind beyond 25 nats.
+    near = np.abs(exact - exact.max(axis=1, keepdims=True)) < 25
+    near &= near[:, :1]
+    assert np.abs(found - exact)[:, near].max(initial=0.0) < 1e-6
+
+
+def test_rounding_and_momentum_do_not_make_numbers_grow():
+    """Graphs that average slowly, where momentum is largest; without a margin the path and the star diverge."""
+    for graph in (nx.path_graph(30), nx.star_graph(20), nx.barbell_graph(8, 4)):
+        adder, shape = MessageAdder(Consensus("auto"), network_on(graph)), Shape(20, 3)
+        terms = 0.1 * np.random.default_rng(0).normal(size=(len(graph), 60))
+        errors = []
+        for _ in range(5):
+            found = ratios(adder.add(terms, shape, SERIES, 0)[0].reshape(-1, 20, 3))
+            errors.append(np.abs(found - ratios(terms.sum(axis=0).reshape(20, 3))).max())
+        assert errors[0] < 1e-2
+        assert errors[-1] < 1e-5
 
 
 def test_other_sums_stand_alone():
     network, shape = network_on(nx.path_graph(6)), Shape(4, 3)
     adder = MessageAdder(Consensus("auto"), network)
     terms = np.random.default_rng(0).normal(size=(6, 12))
-    for series, n_rounds in (("", 39), ("cluster", 27), (SERIES, 27), (SERIES, 6), (SERIES, 6)):
+    for series, n_rounds in (("", 39), ("cluster", 27)):
         found, traffic = adder.add(terms, shape, series, 0)
         np.testing.assert_allclose(found, np.tile(terms.sum(axis=0), (6, 1)), atol=1e-5 if series else 1e-8)
         assert traffic.rounds == n_rounds, series
     assert not any(adder.carries["cluster"])
-    _, traffic = adder.add(np.ones((6, 13)), Shape(4, 3, 1), SERIES, 0)
-    assert traffic.rounds == 27, "another shape is another series"
-    adder.retreat()
     rounds = [adder.add(terms, shape, SERIES, 0)[1].rounds for _ in range(3)]
-    assert rounds == [27, 9, 9]
+    assert rounds == [33, 8, 8]
+    assert adder.add(np.ones((6, 15)), Shape(5, 3), SERIES, 0)[1].rounds == 33, "another shape is another series"
+    adder.retreat()
+    assert [adder.add(terms, shape, SERIES, 0)[1].rounds for _ in range(3)] == [33, 12, 12]
+
+
+def test_the_level_is_that_of_the_terms():
+    """Of the first sum: rows up to a number each, which is right on average; rows that no party has are zeros."""
+    network, shape = network_on(nx.cycle_graph(5)), Shape(50, 3)
+    terms = np.random.default_rng(0).normal(-40, 20, size=(5, 50, 3))
+    terms[:, 7] = terms[0, 9] = 0.0
+    found, _ = MessageAdder(Consensus("auto"), network).add(terms.reshape(5, -1), shape, SERIES, 0)
+    found, exact = found.reshape(5, 50, 3), terms.sum(axis=0)
+    assert (found[:, 7] == 0).all()
+    assert (found[:, 9] != 0).all()
+    np.testing.assert_allclose(found.max(axis=2).sum(axis=1), exact.max(axis=1).sum(), atol=1e-2)
+
+
+def test_wrong_messages_are_refused():
+    network, shape = network_on(nx.path_graph(2)), Shape(4, 3)
+    summation = Consensus("auto")
+    places = [Place(network, position, shape, SERIES) for position in (0, 1)]
+    states = [summation.begin(place, {}, np.ones(12)) for place in places]
+    right = summation.message(places[1], 0, states[1])
+    assert "values" in summation.combine(places[0], 0, states[0], {1: right})
+    huge = right.copy()
+    huge[1:9] = np.array([np.inf]).view(np.uint8)
+    scale = right.copy()
+    scale[9:11] = 0x7F
+    for wrong in (right[:0], right[:5], right[:-3], np.append(right, right), huge, scale):
+        with pytest.raises(WrongMessageError):
+            summation.combine(places[0], 0, states[0], {1: wrong})
 
 
 def test_what_it_refuses():
@@ -234,18 +355,26 @@ def test_memories_are_part_of_the_checkpoint(stop_after):
 
 @dataclass(frozen=True)
 class Hasty(Consensus):
-    """Sums that go on from others with far too few rounds."""
+    """Sums that go on from others and hardly average."""
 
     rounds: str = "auto"
-    few: int = 2
+    share: float = 0.05
     guarded: bool = True
 
     @property
     def is_guarded(self):
         return self.guarded
 
+    def _averaging(self, network, stage=0):
+        W = self.mixing_matrix(network)
+        return (
+            super()._averaging(network, stage)
+            if stage < 3
+            else Averaging(np.eye(len(W)) + self.share * (W - np.eye(len(W))))
+        )
+
     def n_rounds(self, network, stage=0):
-        return super().n_rounds(network, stage) if stage < 2 else math.ceil(self.few * 1.5 ** (stage - 2))
+        return super().n_rounds(network, stage) if stage < 3 else math.ceil(network.diameter * 1.5 ** (stage - 3))
 
 
 @pytest.fixture(scope="module")
@@ -257,27 +386,27 @@ def fast():
 def fit_fast(data, summation, engine="simulation", **arguments):
     settings = {"tol": 1e-7, "max_iter": 300, "random_state": 0, "init_params": "random_from_data"}
     model = VerticalGaussianMixture(
-        3, partition=data.partition, graph="path", summation=summation, engine=engine, **settings, **arguments
+        3, partition=data.partition, graph="path", summation=summation, engine=engine, **{**settings, **arguments}
     )
     return model.fit(data.data)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::vpem.FitWarning")
 def test_sums_that_are_too_short_are_caught_and_get_more_rounds(fast):
-    exact, misled, guarded = (
-        fit_fast(fast, summation) for summation in (Tree(), Hasty(few=4, guarded=False), Hasty(few=4))
-    )
+    exact, misled, guarded = (fit_fast(fast, summation) for summation in (Tree(), Hasty(guarded=False), Hasty()))
     assert misled.log_likelihood_ < exact.log_likelihood_ - 1
     assert guarded.converged_
     assert guarded.log_likelihood_ == pytest.approx(exact.log_likelihood_, abs=1e-6)
-    n_falls = (np.diff(guarded.lower_bounds_) < -0.01).sum()
-    assert 0 < n_falls <= 4
+    assert (np.diff(guarded.lower_bounds_) < -0.01).any()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::vpem.FitWarning")
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 250}], ids=str)
 def test_both_engines_go_back_together(fast, arguments):
-    simulated, agents = (fit_fast(fast, Hasty(few=1), engine, **arguments) for engine in ("simulation", "agents"))
+    # Engines differ in the last digits. Sums that hardly average make that grow, until one code is another one: so
+    # only as many iterations as all ways back take.
+    engines = "simulation", "agents"
+    simulated, agents = (fit_fast(fast, Hasty(), engine, max_iter=15, **arguments) for engine in engines)
     assert (np.diff(simulated.lower_bounds_) < -0.01).any()
     np.testing.assert_allclose(agents.lower_bounds_, simulated.lower_bounds_, rtol=1e-9)
     np.testing.assert_allclose(agents.means_, simulated.means_, rtol=1e-9, atol=1e-9)
@@ -322,8 +451,8 @@ def test_a_fit_comes_to_a_fixed_point_for_far_fewer_bytes(name):
     assert abs(auto.certificate_.gain) <= 1e-6
     assert auto.certificate_.disagreement <= 1e-6
     np.testing.assert_allclose(auto.means_, exact.means_, atol=1e-4)
-    # What the parties see of the likelihood is as right as it is with exact sums.
-    assert abs(auto.lower_bound_ - auto.log_likelihood_) < 2 * abs(exact.lower_bound_ - exact.log_likelihood_)
+    # What the parties see is the free energy, which is right as far as the sums are: tol is 1e-10.
+    assert abs(auto.lower_bound_ - auto.log_likelihood_) < 1e-8
     assert plain.traffic_.bytes > factor * auto.traffic_.bytes
 
 

@@ -242,6 +242,8 @@ def _option(one: Estimate) -> str:
     if isinstance(one.summation, vpem.Consensus):
         rounds = one.summation.rounds
         return "--sum consensus" + ("" if rounds is None else f" --rounds {rounds}")
+    if isinstance(one.summation, vpem.RunningSums):
+        return "--sum running"
     return "--sum differences" if one.is_lossy else "--sum exact"
 
 

@@ -130,7 +130,8 @@ def build_network(
         summation = default_summation(network)
     if not isinstance(summation, Summation):
         raise TypeError(
-            f"expected summation to be None, Star(), Tree(), Consensus(...) or Differences(...), got {summation!r}"
+            "expected summation to be None, Star(), Tree(), Consensus(...), RunningSums(...) or Differences(...), "
+            f"got {summation!r}"
         )
     summation.check(network)
     return network, summation

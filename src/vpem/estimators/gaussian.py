@@ -71,10 +71,11 @@ class VerticalGaussianMixture(VerticalMixture):
         the party names or 0, ..., N-1.
     hops : int, default=0
         How far columns may travel to be pooled at the root of a hub; not on a star.
-    summation : Star, Tree, Differences, Consensus or None, default=None
+    summation : Star, Tree, Differences, Consensus, RunningSums or None, default=None
         How the network adds. None: the exact sum, ``Star()`` on a star, else ``Tree()``. ``Differences(...)`` around
         one of these sends far fewer bytes. ``Consensus(rounds)`` is the paper's, for comparison and for links that
-        come and go; ``Consensus("auto")`` averages with far fewer rounds.
+        come and go; ``Consensus("auto")`` averages with far fewer rounds. ``RunningSums()`` is for links that lose
+        messages.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas", "auto" or None, default=None

@@ -36,7 +36,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         Who holds which columns; see `VerticalGaussianMixture`, as for the parameters below.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
     hops : int, default=0
-    summation : Star, Tree, Differences, Consensus or None, default=None
+    summation : Star, Tree, Differences, Consensus, RunningSums or None, default=None
     tol : float, default=1e-3
     batch_size : int or None, default=None
     accelerate : "squarem" or None, default=None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
 from vpem.core.blocks.batches import batch_slices
@@ -140,9 +140,12 @@ def short_name(value: Any) -> str:
     >>> short_name(Differences(Tree()))
     'Differences(Tree())'
     """
-    given = [
-        short_name(own) if isinstance(own, Summation) else f"{own!r}"
-        for part in fields(value)
-        if (own := getattr(value, part.name)) != part.default
-    ]
+    given, is_first = [], True
+    for part in fields(value):
+        own = getattr(value, part.name)
+        if own != part.default:
+            given.append(
+                ("" if is_first else f"{part.name}=") + (short_name(own) if is_dataclass(own) else repr(own))
+            )
+        is_first = is_first and own != part.default  # after one that is left out, others need their names
     return f"{type(value).__name__}({', '.join(given)})"

@@ -16,7 +16,7 @@ from vpem.core.blocks.sweep import Sums, em_pass
 from vpem.core.blocks.weights import make_weights, n_present
 from vpem.core.decisions.passes import BatchPass, begin_pass
 from vpem.core.decisions.repair import Repair
-from vpem.core.decisions.stopping import comparable_bound, has_converged
+from vpem.core.decisions.stopping import comparable_bound, has_converged, n_small_changes
 from vpem.core.network.star import ExactSum
 from vpem.core.network.summation import Shape
 from vpem.core.network.traffic import Traffic
@@ -173,7 +173,7 @@ def em(
         except CollapsedComponentError:
             _last_sums(problem, channel, mixture, settings, batches[:1], kept, batched)  # on which all hear of it
             raise
-        would_stop = bool(has_converged(history, settings.tol, 1 + lossy).all())
+        would_stop = bool(has_converged(history, settings.tol, n_small_changes(channel.summation)).all())
         converged = sound and would_stop
         decision = np.array([float(would_stop), history[-1].min(), float(sound)])
         mixture = jumper.visit(before_pass, mixture, decision, is_due, iteration < settings.max_iter)

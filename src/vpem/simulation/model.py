@@ -68,11 +68,10 @@ class Problem:
         return Channel(self.summation, self.network, self._at_once)
 
     def _at_once(self, work: Callable[[Place], Memory], places: Sequence[Place]) -> list[Memory]:
-        """Work for each of some agents, in threads; what all have in common, the first of them makes."""
-        n_alone = 1 if places and places[0].shape.n_values > FEW else len(places)
-        first = [work(place) for place in places[:n_alone]]
-        with ordered_map(self.threads, self.n_threads, work, places[n_alone:]) as others:
-            return [*first, *others]
+        """Work for each of some agents, in threads where it is much."""
+        n_threads = self.n_threads if places and places[0].shape.n_values > FEW else 1
+        with ordered_map(self.threads, n_threads, work, places) as found:
+            return list(found)
 
     def pack(self, density: Density, blocks: Sequence[Block], n_components: int) -> Packed:
         """All roots' blocks as a pass over the rows needs them; where each one is stays the same during a fit."""

@@ -75,7 +75,7 @@ def agree_on_labels(problem: Problem, channel: Channel, n_components: int, rng: 
     """One label for each row, (n_samples,), from the labels of all blocks' own clusters."""
     blocks, seed = problem.network.block_columns, draw_seed(rng)
     counts, hubs = [int(own.counts.max()) for own in problem.overall.columns], range(len(blocks))
-    found = describe_rows(problem.X, blocks, counts, hubs, seed)
+    found = describe_rows(problem.X, blocks, counts, hubs, seed, problem.threads.map)
     packets = [encode_packet(hub, own) for hub, own in zip(hubs, found, strict=True)]
     return channel.exchange(Labels(n_components, seed), packets, Shape(len(problem.X), len(blocks)))
 

@@ -17,6 +17,7 @@ from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS, AgentNumber, Message, StaleMessageError
 from vpem.core.agent.progress import AgentState
 from vpem.core.decisions.starts import Given
+from vpem.core.network.failures import Failures
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import SERVER, Network
 from vpem.core.network.traffic import Traffic
@@ -28,7 +29,10 @@ from vpem.transports.session import Session
 
 @dataclass(frozen=True)
 class Disturbances:
-    """What a network may do to messages without breaking a link; probabilities for each delivery."""
+    """What a network may do to messages without breaking a link; probabilities for each delivery.
+
+    Only messages that their receiver can do without are lost: `vpem.core.network.summation.Round.may_miss`.
+    """
 
     rng: np.random.Generator
     shuffle: bool = True
@@ -39,6 +43,15 @@ class Disturbances:
     """That a message comes again."""
     kill: float = 0.0
     """That the receiver is killed before, and restored from its saved state."""
+    loss: float = 0.0
+    """That a message is lost; one that is lost and comes again comes too late."""
+    failures: Failures | None = None
+    """Which messages are lost beside those."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether messages may be lost."""
+        return self.loss > 0 or self.failures is not None
 
 
 class InProcess:
@@ -153,7 +166,7 @@ class InProcess:
     def _next(self) -> Message | None:
         if self.disturbances is None:
             return self._line.popleft() if self._line else None
-        links = [link for link, line in self._links.items() if line]
+        links = [link for link, line in self._links.items() if line and self._is_due(line[0])]
         if not links:
             return None
         rng, link = self.disturbances.rng, links[0]
@@ -168,9 +181,42 @@ class InProcess:
         if disturbances is not None and disturbances.rng.random() < disturbances.kill:
             saved = wire.encode_state(self.agents[number].state)
             self.agents[number] = self.agents[number].restored(wire.decode_state(saved))
-        self._hand_over(message)
+        if self._is_lost(message):
+            self._event(number, partial(self.agents[number].missing, message.sender, message.round))
+        else:
+            self._hand_over(message)
         if disturbances is not None and disturbances.rng.random() < disturbances.duplicate:
             self._hand_over(message)
+
+    def _is_due(self, message: Message) -> bool:
+        """Whether the receiver knows enough of the round to do without the message, should it be lost."""
+        state = self.agents[message.receiver].state
+        if not self.disturbances or not self.disturbances.loses or message.kind in ("meet", "stop"):
+            return True
+        return message.epoch != state.epoch or self._round_of(message) is not None or message.round < state.round
+
+    def _round_of(self, message: Message) -> tuple[int, bool] | None:
+        """Of the receiver's present exchange: which of its rounds this is, and whether it can miss messages."""
+        agent = self.agents[message.receiver]
+        state, exchange = agent.state, agent.state.exchange
+        if state.meeting or exchange is None or message.epoch != state.epoch or message.round < state.round:
+            return None
+        step = message.round - exchange.begun
+        now = agent.identity.round_at(state, step)
+        return None if now is None else (step, now.may_miss)
+
+    def _is_lost(self, message: Message) -> bool:
+        disturbances, found = self.disturbances, self._round_of(message)
+        if disturbances is None or not disturbances.loses or found is None or not found[1]:
+            return False
+        agent, failures = self.agents[message.receiver], disturbances.failures
+        if disturbances.loss > 0 and disturbances.rng.random() < disturbances.loss:
+            return True
+        if failures is None:
+            return False
+        roles, count = agent.roles, agent.identity.place(agent.state).count
+        ends = roles.position_of[message.sender], roles.position_of[message.receiver]
+        return failures.loses(roles.network, count, found[0] - roles.network.depth, *ends)
 
     def _hand_over(self, message: Message) -> None:
         agent = self.agents[message.receiver]

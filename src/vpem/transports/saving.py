@@ -20,7 +20,7 @@ from vpem.core.agent.message import EPOCH_BITS
 from vpem.core.agent.progress import AgentState, Progress
 from vpem.transports import wire
 
-PASSING = {"round", "exchange", "progress", "records", "learnt", "started", "mailbox", "lost"}
+PASSING = {"round", "exchange", "progress", "records", "learnt", "started", "mailbox", "missing", "lost"}
 """Fields of a state that end with the process, or follow from the others; any other field lasts."""
 
 LASTING = [part.name for part in fields(AgentState) if part.name not in PASSING]
@@ -30,7 +30,7 @@ def lasting(state: AgentState) -> AgentState:
     """The part of a state that lasts; an agent that goes on from it begins a new epoch with its first link."""
     kept = state.copy()
     kept.round = max(state.round, (state.epoch << EPOCH_BITS) + 1)  # a meeting that was begun is not taken up again
-    kept.exchange, kept.mailbox, kept.learnt, kept.lost = None, {}, (), frozenset()
+    kept.exchange, kept.mailbox, kept.missing, kept.learnt, kept.lost = None, {}, {}, (), frozenset()
     kept.started, kept.progress = False, Progress()
     return kept
 

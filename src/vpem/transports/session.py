@@ -91,6 +91,13 @@ class Session:
         self._links.discard(peer)
         return [] if peer in self.agent.state.abandoned else self._event(partial(self.agent.lose, peer))
 
+    def missing(self, peer: int, number: int) -> list[Frame]:
+        """A neighbour's frame of a round was lost, and will not be sent again; see `Agent.missing`.
+
+        For engines over links that lose frames. `agent.awaited` says what may be reported so.
+        """
+        return self._event(partial(self.agent.missing, peer, number)) if peer in self.connected else []
+
     def abandon(self, peer: int) -> list[Frame]:
         """A neighbour will not come back; see `Agent.abandon`."""
         self._links.discard(peer)

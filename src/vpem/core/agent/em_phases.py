@@ -20,7 +20,7 @@ from vpem.core.decisions.acceleration import Point, make_point, take_point
 from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
-from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better
+from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better, n_small_changes
 from vpem.core.network.summation import Shape, lasting
 
 
@@ -288,7 +288,7 @@ def _point(work: Work, run: Run) -> Point:
 
 def _would_stop(work: Work, run: Run) -> bool:
     history = [np.array([bound]) for bound in run.history]
-    return bool(has_converged(history, work.settings.tol, 1 + work.is_lossy)[0])
+    return bool(has_converged(history, work.settings.tol, n_small_changes(work.summation))[0])
 
 
 def _run(progress: Progress) -> Run:

@@ -54,10 +54,10 @@ def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list
 
 
 def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived: Mapping[int, Message]) -> None:
-    """End a round whose messages are all here: combine them in the order of the senders' numbers."""
+    """End a round whose messages are here, or will not come: combine them in the order of the senders' numbers."""
     exchange = draft.exchange
     assert exchange is not None, "a round belongs to an exchange"
-    messages = [arrived[sender] for sender in now.senders]
+    messages = [arrived[sender] for sender in now.senders if sender in arrived]
     changed: dict[str, Any] = {}
     if now.kind == "meet":
         _learn(identity, draft, messages)
@@ -68,6 +68,7 @@ def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived
         changed = {"state": memory, "decision": decision}
     draft.exchange = exchange._replace(step=exchange.step + 1, sent=False, **changed)
     draft.mailbox = {number: box for number, box in draft.mailbox.items() if number != draft.round}
+    draft.missing = {number: peers for number, peers in draft.missing.items() if number != draft.round}
     draft.round += 1
 
 
@@ -116,7 +117,7 @@ def _combine(
 ) -> tuple[Memory, Array | None]:
     """Values as the summation says; of decisions the smallest."""
     memory, decision = exchange.state, exchange.decision
-    if now.values and messages:
+    if now.values and now.senders:
         roles = identity.roles(draft)
         received = {roles.position_of[message.sender]: message.values for message in messages}
         with blaming(identity, draft):

@@ -130,7 +130,8 @@ class Identity:
             greetings = {roles.position_of[number]: state.records[number].greeting for number in roles.numbers}
             secret = self._greeting[2] if self._greeting[0] == state.epoch else None
             position = roles.position_of[self.number]
-            where = state.epoch, exchange.begun, greetings, secret
+            count = 0 if state.progress.phase in AFTER_DONE else state.progress.n_sums
+            where = state.epoch, exchange.begun, greetings, secret, count
             self._place = old = Place(roles.network, position, exchange.shape, exchange.series, *where)
         return old
 
@@ -228,6 +229,7 @@ class Identity:
                     part.values,
                     part.decision,
                     frozenset(numbers[peer] for peer in part.spared),
+                    part.may_miss,
                 )
         return [found[id(part)] for part in parts]
 

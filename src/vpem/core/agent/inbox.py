@@ -89,6 +89,8 @@ class Inbox:
             return
         if sender in state.mailbox.get(number, {}):
             raise self._error(sender, f"came twice: {show_round(number)}", StaleMessageError)
+        if sender in state.missing.get(number, ()):
+            raise self._error(sender, f"came too late: {show_round(number)} goes on without it", StaleMessageError)
         ahead = number - state.round
         if ahead > 1 and not self._can_be_ahead(header, ahead):
             raise self._error(sender, f"expected a round that the peer can have come to, got {show_round(number)}")

@@ -25,6 +25,7 @@ from vpem.core.agent.message import (
     LocalProtocolError,
     Message,
     header_of,
+    show_round,
 )
 from vpem.core.agent.phases import AFTER_DONE, DONE
 from vpem.core.agent.progress import AgentState, Model, Prediction
@@ -126,7 +127,7 @@ class Agent:
         """
         epoch, number, sender, receiver, kind, values, decision = message
         awaited = self._awaited.get(number)
-        if awaited is None:
+        if awaited is None or number in self.state.missing:
             return False
         mailbox, (senders, form) = self.state.mailbox, awaited
         arrived = mailbox.get(number)
@@ -167,6 +168,51 @@ class Agent:
             for number, arrived in draft.mailbox.items()
         }
         return self._commit(turn, [])
+
+    def missing(self, peer: int, number: int) -> list[Message]:
+        """A neighbour's message of a round will not come: go on without it, where the summation can.
+
+        If it comes all the same, it is stale. So is the event itself once the message is here, or the round over:
+        then nothing happens.
+
+        Parameters
+        ----------
+        peer : int
+        number : int
+            Of the round: `state.round`, in which the agent waits, or a later one of the same sum.
+
+        Raises
+        ------
+        LocalProtocolError
+            If the round cannot end without the message: send it again, or `lose` the peer.
+        """
+        self._check_neighbour(peer)
+        state, exchange = self.state, self.state.exchange
+        if self.failure is not None or number < state.round or peer in state.mailbox.get(number, {}):
+            return []
+        now = None
+        if exchange is not None:
+            now = self.identity.round_at(state, exchange.step + number - state.round)
+        if now is None or not now.may_miss or peer not in now.senders:
+            problem = (
+                f"expected {show_round(number)} to be one of this sum's that can end without a message of this peer, "
+                "got another; send the message again, or report the peer as lost"
+            )
+            raise LocalProtocolError(self.number, peer, state.round, problem)
+        turn = self._turn()
+        before = state.missing.get(number, frozenset())
+        turn.draft.missing = {**state.missing, number: before | {peer}}
+        return self._commit(turn, turn.advance())
+
+    @property
+    def awaited(self) -> tuple[int, frozenset[int]]:
+        """The round in which the agent waits, and the neighbours whose messages may be reported as `missing`."""
+        state, exchange = self.state, self.state.exchange
+        now = None if exchange is None else self.identity.round_at(state, exchange.step)
+        if now is None or not now.may_miss:
+            return state.round, frozenset()
+        here = state.missing.get(state.round, frozenset()).union(state.mailbox.get(state.round, ()))
+        return state.round, frozenset(now.senders) - here
 
     def rejoin(self, peer: int) -> list[Message]:
         """A neighbour can be reached again: all meet, and go on from the last common checkpoint.

@@ -158,6 +158,8 @@ class Progress:
     """What each start that has not failed counted for in the end."""
     prediction: Prediction | None = None
     """The last one, or the one at work."""
+    n_sums: int = 0
+    """Of the fit, so far."""
     memories: Mapping[str, Memory] = field(default_factory=dict)
     """What the summation carries from each series of this start's sums to the next sum."""
 
@@ -218,6 +220,8 @@ class AgentState:
     """(n_rows, n_block_columns): the hub's columns, at its root."""
     mailbox: dict[int, dict[int, Message]] = field(default_factory=dict)
     """Messages by round and sender."""
+    missing: dict[int, frozenset[int]] = field(default_factory=dict)
+    """By round: senders whose messages will not come."""
     checkpoints: tuple[Checkpoint, ...] = (Checkpoint(0, Progress()),)
     """The beginning, the end of the fit once it is reached, and the last two."""
     lost: frozenset[int] = frozenset()

@@ -41,7 +41,7 @@ class Turn:
         """Meet the others, for the first time or again."""
         draft = self.draft
         draft.epoch, draft.round = epoch, epoch << EPOCH_BITS
-        draft.meeting, draft.exchange, draft.mailbox = True, Exchange(), {}
+        draft.meeting, draft.exchange, draft.mailbox, draft.missing = True, Exchange(), {}, {}
         draft.records, draft.learnt = {self.identity.number: self.identity.record(draft)}, (self.identity.number,)
         return self.advance()
 
@@ -87,7 +87,7 @@ class Turn:
                 out += send(self.identity, draft, now)
                 draft.exchange = draft.exchange._replace(sent=True)
             arrived = draft.mailbox.get(draft.round, {})
-            if len(arrived) < len(now.senders):
+            if len(arrived) + len(draft.missing.get(draft.round, ())) < len(now.senders):
                 break
             out += self.guard(partial(take, self.identity, draft, now, arrived))
             if draft.meeting and not draft.learnt and not meeting.is_complete(draft.records):
@@ -122,6 +122,8 @@ class Turn:
                 values, carry = summation.end(self.identity.place(draft), exchange.state)
             if exchange.series:
                 before = replace(before, memories={**before.memories, exchange.series: lasting(summation, carry)})
+        if PHASES[before.phase].exchange == "sum":
+            before = replace(before, n_sums=before.n_sums + 1)
         decision = NO_DECISION if exchange.decision is None else exchange.decision
         draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
         done = draft.progress.n_predictions
@@ -194,7 +196,7 @@ class Turn:
     def end(self, reason: str, besides: int | None = None) -> list[Message]:
         """Give up, and hand the reason on."""
         draft = self.draft
-        draft.failure, draft.exchange, draft.mailbox = reason, None, {}
+        draft.failure, draft.exchange, draft.mailbox, draft.missing = reason, None, {}, {}
         return self.tell([peer for peer in self.identity.neighbours if peer != besides])
 
     def tell(self, peers: Iterable[AgentNumber]) -> list[Message]:

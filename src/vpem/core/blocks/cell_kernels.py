@@ -7,14 +7,22 @@ from vpem.core.compiling import PRECISE, compiled
 
 @compiled(PRECISE)
 def look_up(codes, tables, out):  # type: ignore[no-untyped-def]
-    """Add up what tables (n_hubs, n_codes, n) say of each cell's codes (n_cells, n_hubs), in out (n_cells, n)."""
+    """Add up what tables (n_hubs, n_codes, n) say of each cell's codes (n_cells, n_hubs), in out (n_cells, n).
+
+    Four cells take turns, as the next number of the same cell has to wait for the last one.
+    """
     n_cells, n_hubs = codes.shape
-    n = tables.shape[2]
-    for m in range(n_cells):
-        for b in range(n_hubs):
-            code = codes[m, b]
-            for k in range(n):
-                out[m, k] += tables[b, code, k]
+    last = n_cells - 1
+    for one in range(0, n_cells, 4):
+        two, three, four = min(one + 1, last), min(one + 2, last), min(one + 3, last)
+        for k in range(tables.shape[2]):
+            first, second, third, fourth = out[one, k], out[two, k], out[three, k], out[four, k]
+            for b in range(n_hubs):
+                first += tables[b, codes[one, b], k]
+                second += tables[b, codes[two, b], k]
+                third += tables[b, codes[three, b], k]
+                fourth += tables[b, codes[four, b], k]
+            out[one, k], out[two, k], out[three, k], out[four, k] = first, second, third, fourth
 
 
 @compiled(PRECISE)

@@ -149,26 +149,47 @@ def respond(sums, log_weights, scores, counts, entropies, has_gaps):  # type: ig
 
 
 @compiled(PRECISE)
+def find_largest(values, best, largest):  # type: ignore[no-untyped-def]
+    """The largest of values (n, n_rows) in each row, and which one it is, the first of equal ones; both (n_rows,)."""
+    for m in range(values.shape[1]):
+        best[m], largest[m] = 0, values[0, m]
+    for k in range(1, values.shape[0]):
+        for m in range(values.shape[1]):
+            is_larger = values[k, m] > largest[m]
+            best[m] = k if is_larger else best[m]
+            largest[m] = values[k, m] if is_larger else largest[m]
+
+
+@compiled(PRECISE)
 def respond_nearest(sums, scores, counts):  # type: ignore[no-untyped-def]
     """Hard responsibilities in place of sums of -1/2 squared distances; `definitions.nearest` in the tests.
 
     Fills scores (n_views, n_rows) with squared distances, adds to counts (n_views, n_components).
     """
     n_views, n_components, n_rows = sums.shape
+    best, largest, is_there = np.empty(n_rows, dtype=np.int64), np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
     for v in range(n_views):
+        find_largest(sums[v], best, largest)
+        is_there[:] = 0
+        for k in range(n_components):
+            for m in range(n_rows):
+                is_there[m] |= sums[v, k, m] != 0.0
+        n_there = 0
         for m in range(n_rows):
-            best, is_nowhere = 0, True
+            scores[v, m] = -2.0 * largest[m]
+            n_there += is_there[m]
+            best[m] = best[m] if is_there[m] else -1
+        share = 1.0 / n_components
+        for k in range(n_components):
+            n_own = 0
+            for m in range(n_rows):
+                sums[v, k, m] = 1.0 if best[m] == k else 0.0
+                n_own += best[m] == k
+            counts[v, k] += n_own + (n_rows - n_there) * share
+        if n_there < n_rows:
             for k in range(n_components):
-                is_nowhere = is_nowhere and sums[v, k, m] == 0.0
-                if sums[v, k, m] > sums[v, best, m]:
-                    best = k
-            scores[v, m] = -2.0 * sums[v, best, m]
-            for k in range(n_components):
-                value = 1.0 if k == best else 0.0
-                if is_nowhere:
-                    value = 1.0 / n_components
-                sums[v, k, m] = value
-                counts[v, k] += value
+                for m in range(n_rows):
+                    sums[v, k, m] = share if best[m] < 0 else sums[v, k, m]
 
 
 @compiled(REORDER)

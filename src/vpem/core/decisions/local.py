@@ -7,7 +7,8 @@ same tiles, so that the labels are the same to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from vpem.core.rows import Table
 
 Array = NDArray[np.float64]
 Columns = NDArray[np.intp]
+Run = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
+"""How to call a function for each of some numbers: one after the other, or in threads."""
 
 SAMPLE = 2**14
 """About as many rows does local k-means see."""
@@ -46,7 +49,12 @@ def draw_seed(rng: np.random.Generator) -> int:
 
 
 def describe_rows(
-    X: Table, blocks: Sequence[Columns], counts: Sequence[int], hubs: Sequence[int], seed: int
+    X: Table,
+    blocks: Sequence[Columns],
+    counts: Sequence[int],
+    hubs: Sequence[int],
+    seed: int,
+    run: Run = map,
 ) -> list[LocalLabels]:
     """Local labels of some hubs: of all in the simulation, of its own at an agent.
 
@@ -61,12 +69,15 @@ def describe_rows(
         Their numbers.
     seed : int
         From `draw_seed`.
+    run : callable, optional
+        How to call a function for each hub: by default one after the other.
     """
     samples = _draw_samples(X, blocks, counts, seed)
-    found = [
-        local_clusters(sample, np.random.default_rng([seed, 1 + hub]))
-        for sample, hub in zip(samples, hubs, strict=True)
-    ]
+
+    def cluster(number: int) -> tuple[Array, Array]:
+        return local_clusters(samples[number], np.random.default_rng([seed, 1 + hubs[number]]))
+
+    found = list(run(cluster, range(len(blocks))))
     codes = np.empty((len(blocks), len(X)), dtype=np.uint8)
     sums = [np.zeros((2, len(centres))) for _, centres in found]
     for rows, chunk in _chunks(X):
@@ -106,10 +117,10 @@ def local_clusters(XT: Array, rng: np.random.Generator) -> tuple[Array, Array]:
 
 def nearest(XT: Array, centres: Array) -> tuple[NDArray[np.uint8], Array]:
     """The nearest centre of each row, or `ABSENT` if all its values are missing; and the squared distance."""
-    distances = _distances(XT, centres)
-    codes = distances.argmin(axis=0).astype(np.uint8)
+    sums, codes, largest = _sums(XT, centres)[0], np.empty(XT.shape[1], dtype=np.uint8), np.empty(XT.shape[1])
+    kernels.find_largest(sums, codes, largest)
     codes[np.isnan(XT).all(axis=0)] = ABSENT
-    return codes, distances.min(axis=0)
+    return codes, -2.0 * largest
 
 
 def _draw_samples(X: Table, blocks: Sequence[Columns], counts: Sequence[int], seed: int) -> list[Array]:
@@ -130,12 +141,16 @@ def _chunks(X: Table) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         yield rows, X[rows]
 
 
-def _distances(XT: Array, centres: Array) -> Array:
-    """Squared distances, (n_centres, n_rows), by the values that are there."""
+def _sums(XT: Array, centres: Array) -> Array:
+    """Minus half the squared distances, (1, n_centres, n_rows), by the values that are there."""
     out = np.zeros((1, len(centres), XT.shape[1]))
     Distances(centres).add(Tile(XT, slice(0, XT.shape[1])), np.zeros(len(XT), dtype=np.int64), out)
-    out *= -2.0
-    found: Array = out[0]
+    return out
+
+
+def _distances(XT: Array, centres: Array) -> Array:
+    """Squared distances, (n_centres, n_rows)."""
+    found: Array = -2.0 * _sums(XT, centres)[0]
     return found
 
 
@@ -157,7 +172,7 @@ def _lloyd(XT: Array, centres: Array) -> tuple[Array, float]:
     tile, views = Tile(XT, slice(0, XT.shape[1])), np.zeros(len(XT), dtype=np.int64)
     for _ in range(MOST_ITERATIONS):
         centres = np.ascontiguousarray(centres)
-        sums = -0.5 * _distances(XT, centres)[None]
+        sums = _sums(XT, centres)
         scores, counts, tally = np.empty((1, XT.shape[1])), np.zeros((1, len(centres))), ColumnTally(centres)
         kernels.respond_nearest(sums, scores, counts)
         tally.collect(tile, sums, views)

@@ -9,8 +9,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.summation import Summation
+
 EQUAL = 1e-9
 """Relative difference of bounds below which runs count as equal."""
+
+LAGGING, DIFFERING = 2, 4
+"""Small changes, one after the other, that end a run whose sums lag behind; and whose roots differ too, until what is
+left of their differences has shrunk as well."""
 
 RECENT = 10
 """Iterations of a run that has not converged of which a fall counts against it."""
@@ -45,6 +51,13 @@ def is_better(bound: float, best: float) -> bool:
     return bound > best if math.isinf(best) else bound > best + EQUAL * max(1.0, abs(best))
 
 
+def n_small_changes(summation: Summation) -> int:
+    """How many changes must be small, one after the other, for a run to end."""
+    if not summation.is_lossy:
+        return 1
+    return LAGGING if summation.is_common else DIFFERING
+
+
 def has_converged(history: Sequence[NDArray[np.float64]], tol: float, n_small: int = 1) -> NDArray[np.bool_]:
     """Whether each root sees a log-likelihood per row that changes by less than `tol`.
 
@@ -57,7 +70,7 @@ def has_converged(history: Sequence[NDArray[np.float64]], tol: float, n_small: i
         Log-likelihood per row of each iteration so far, as each root sees it.
     tol : float
     n_small : int, default=1
-        So many changes must be small: one after the other, if sums lag behind.
+        So many changes must be small, one after the other; see `n_small_changes`.
 
     Returns
     -------

@@ -144,17 +144,12 @@ class MessageAdder:
         greetings = {position: self.greetings[position][0] for position in network.positions}
         secrets = [secret for _, secret in self.greetings]
         places = [
-            Place(network, position, shape, series, 0, self.n_sums, greetings, secrets[position])
+            Place(network, position, shape, series, 0, self.n_sums, greetings, secrets[position], self.n_sums)
             for position in network.positions
         ]
         self.n_sums += 1
-        carries = self.carries.get(series) or [NO_MEMORY] * len(places)
-        own = {hub.root: term for hub, term in zip(network.hubs, terms, strict=True)}
-
-        def begin(place: Place) -> Memory:
-            return summation.begin(place, carries[place.position], own.get(place.position))
-
-        states = self.run(begin, places)
+        # What is carried goes with its agent, and need not be kept once that has moved it.
+        carries = dict(enumerate(self.carries.pop(series, []) or [NO_MEMORY] * len(places)))
         schedules = [
             summation.schedule_in(
                 summation.stage(shape, series, carries[position]),
@@ -165,6 +160,13 @@ class MessageAdder:
             )
             for position in network.positions
         ]
+        own = {hub.root: term for hub, term in zip(network.hubs, terms, strict=True)}
+
+        def begin(place: Place) -> Memory:
+            return summation.begin(place, carries.pop(place.position), own.get(place.position))
+
+        # What all have in common, the first of them makes.
+        states = [begin(places[0]), *self.run(begin, places[1:])]
         sendings = []
         for step, parts in enumerate(zip(*schedules, strict=True)):
             sent = {

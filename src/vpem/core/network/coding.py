@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.compiling import PRECISE, compiled
+from vpem.core.network.hubs import Position
+from vpem.core.network.summation import Place, WrongMessageError
 
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
@@ -37,8 +39,8 @@ SCALE = np.dtype("<i2")
 def find_thresholds(total, least, references, thresholds):  # type: ignore[no-untyped-def]
     """The leading component of each row, and how much the others must change beside it to matter.
 
-    total, thresholds (n_rows, n_components); references (n_rows,). A change matters from `least` on; of a component
-    that is far behind, from a quarter of what it is behind beyond `DECIDED`.
+    total (n_rows, n_components); references (n_rows,); thresholds (n_rows, n_components - 1), as codes are. A change
+    matters from `least` on; of a component that is far behind, from a quarter of what it is behind beyond `DECIDED`.
     """
     n_rows, n_components = total.shape
     for m in range(n_rows):
@@ -47,40 +49,40 @@ def find_thresholds(total, least, references, thresholds):  # type: ignore[no-un
             if total[m, k] > total[m, leader]:
                 leader = k
         references[m] = leader
-        for k in range(n_components):
-            thresholds[m, k] = max(least, (total[m, leader] - total[m, k] - DECIDED) / 4.0)
+        for j in range(n_components - 1):
+            k = j + (j >= leader)
+            thresholds[m, j] = max(least, (total[m, leader] - total[m, k] - DECIDED) / 4.0)
 
 
 @compiled(PRECISE)
 def find_changes(terms, below, sent, thresholds, references, least, share, changes):  # type: ignore[no-untyped-def]
-    """Changes of log-ratios that matter, rounded, 0 for others; returns the largest of these numbers.
+    """Changes of log-ratios that matter, rounded, 0 for others; the largest, and the sum of the references' terms.
 
-    terms and below (n_rows, n_components), or without rows; sent, thresholds (n_rows, n_components); references
-    (n_rows,): against which component each row's ratios are. changes (n_rows, n_components - 1) are whole numbers:
-    the exponent and two bits of a float, with a sign. A change is sent from `share` of its threshold, or of `least`,
-    on.
+    terms and below (n_rows, n_components), or without rows; sent (n_rows, n_components); references (n_rows,):
+    against which component each row's ratios are; thresholds (n_rows, n_components - 1). changes (n_rows,
+    n_components - 1) are whole numbers: the exponent and two bits of a float, with a sign. A change is sent from
+    `share` of its threshold, or of `least`, on. There are no branches: which component leads, and what is silent,
+    cannot be foreseen.
     """
     n_rows, n_components = sent.shape
     has_term, has_below, largest = terms.shape[0] > 0, below.shape[0] > 0, 0
-    change = np.empty(1)
+    change, level = np.empty(1), 0.0
     bits = change.view(np.int64)
     for m in range(n_rows):
-        r, j = references[m], 0
-        for k in range(n_components):
-            if k == r:
-                continue
-            value = below[m, k] - below[m, r] if has_below else 0.0
+        r = references[m]
+        term, other, before = terms[m, r] if has_term else 0.0, below[m, r] if has_below else 0.0, sent[m, r]
+        level += term
+        for j in range(n_components - 1):
+            k = j + (j >= r)
+            value = below[m, k] - other if has_below else 0.0
             if has_term:
-                value += terms[m, k] - terms[m, r]
-            value = min(max(value, -LARGEST), LARGEST) - (sent[m, k] - sent[m, r])
-            change[0] = value
+                value += terms[m, k] - term
+            value = min(max(value, -LARGEST), LARGEST) - (sent[m, k] - before)
+            change[0] = 0.0 if abs(value) < share * max(thresholds[m, j], least) else value
             code = ((bits[0] & UNSIGNED) + ROUNDING) >> SHIFT
-            if abs(value) < share * max(thresholds[m, k], least):
-                code = 0
             largest = max(largest, code)
             changes[m, j] = -code if value < 0.0 else code
-            j += 1
-    return largest
+    return largest, level
 
 
 @compiled(PRECISE)
@@ -96,28 +98,22 @@ def encode(changes, scale, codes):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def add_decoded(codes, scale, references, memory, out):  # type: ignore[no-untyped-def]
-    """What codes (n_rows * (n_components - 1),) stand for, added to memory, as out; (n_rows, n_components) both."""
+    """What codes (n_rows * (n_components - 1),) stand for, added to memory, as out; (n_rows, n_components) both.
+
+    They may be the same array.
+    """
     table = np.zeros(256)
     for code in range(4, 128):
         table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
         table[code + 128] = -table[code]
     i = 0
     for m in range(memory.shape[0]):
-        for k in range(memory.shape[1]):
-            if k == references[m]:
-                out[m, k] = memory[m, k]
-            else:
-                out[m, k] = memory[m, k] + table[codes[i]]
-                i += 1
-
-
-@compiled(PRECISE)
-def level_of(terms, references):  # type: ignore[no-untyped-def]
-    """Sum of the references' terms."""
-    total = 0.0
-    for m in range(terms.shape[0]):
-        total += terms[m, references[m]]
-    return total
+        r = references[m]
+        out[m, r] = memory[m, r]
+        for j in range(memory.shape[1] - 1):
+            k = j + (j >= r)
+            out[m, k] = memory[m, k] + table[codes[i]]
+            i += 1
 
 
 @compiled(PRECISE)
@@ -169,3 +165,10 @@ def decompress(code: bytes, n_bytes: int) -> bytes:
 def most_compressed(n_bytes: int) -> int:
     """Bytes that so many plain ones can become at most."""
     return n_bytes + n_bytes // 128 + 1024
+
+
+def whole_numbers(place: Place, sender: Position, values: Bytes) -> Array:
+    """Numbers of a sum that is sent whole, where others are sent in codes; WrongMessageError if there are too few."""
+    if len(values) != 8 * place.shape.n_values:
+        raise WrongMessageError(sender, f"expected {8 * place.shape.n_values} bytes, got {len(values)}")
+    return np.ascontiguousarray(values).view(np.float64)

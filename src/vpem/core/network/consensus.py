@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
+from vpem.core.network import tracking
 from vpem.core.network.chebyshev import Averaging, accelerate
+from vpem.core.network.coding import whole_numbers
+from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
@@ -21,12 +24,15 @@ from vpem.core.network.summation import (
     MOST_RETREATS,
     NO_MEMORY,
     Array,
+    Lengths,
     Memory,
+    Payload,
     Place,
     Round,
     Shape,
     Summation,
     flood_rounds,
+    term_rounds,
 )
 
 NEGLIGIBLE_ERROR = 1e-6
@@ -36,10 +42,11 @@ AUTO: Literal["auto"] = "auto"
 
 ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
 """Where rounds have momentum: the same, times the number of agents, of a sum that no other follows, as in
-predictions; of the first one of a series; and of those that go on from it."""
+predictions; of those of k-means, and of the first one of EM; and of those that go on from it."""
 
-TRACKED = 2
-"""Stage of the sums that go on from others; before it are those that stand alone, and the first of a series."""
+WHOLE, BEGUN, TRACKED = 1, 2, 3
+"""Stages of sums beside those that stand alone: of k-means, whole as well; the first of EM, of rounded changes; and
+those that go on from others."""
 
 SMALLEST_CONTRACTION = 1e-9
 """Below it, one round averages to rounding, as on a complete graph."""
@@ -53,12 +60,17 @@ class Consensus(Summation):
     differs from the exact sum, and from root to root, by a factor of about `rho ** rounds` of the spread
     (`rho = vpem.core.network.graph.contraction(W)`).
 
-    With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), and a sum of EM's iterations goes on
-    from the last one: each agent begins with its last result, plus the change of its own term. That keeps the sum,
-    and what is left of all earlier differences shrinks by `1 / (2 N)` or more in every sum. As EM settles, sums
-    become exact. The first sum of a fit, k-means and predictions have nothing to go on from, and take more rounds. If
-    the likelihood per row falls by more than 0.01 all the same, all agents go back two iterations, forget what they
-    carry, and take half as many rounds again from then on.
+    With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), a sum of EM's iterations goes on from
+    the last one, and messages have rounded changes in place of whole numbers (`vpem.core.network.tracking`). That
+    keeps the sum, and what is left of all earlier differences shrinks by `1 / (2 N)` or so in every sum. As EM
+    settles, sums become exact. Each agent remembers a number for each row and component for itself and for each of
+    its neighbours, and one more. The first sum of a fit has nothing to go on from, and takes more rounds. K-means and
+    predictions send whole numbers. If the free energy per row falls by more than 0.01 all the same, all agents go
+    back two iterations, forget what they carry, and take half as many rounds again from then on.
+
+    With `failures`, links come and go. In each round, both ends of a link know whether it works, and the weights are
+    made anew on the links that do, so that averages are kept. That is for experiments: what is sent over a link that
+    fails counts, and is not used. For messages that are really lost, see `RunningSums`.
 
     Parameters
     ----------
@@ -69,11 +81,14 @@ class Consensus(Summation):
         Metropolis weights, or `I - alpha L`.
     alpha : float, optional
         For "laplacian": in (0, 2 / lambda_max); by default the fastest constant. It makes no difference to "auto".
+    failures : Failures, optional
+        Links that fail in some rounds; with a number of rounds only.
     """
 
     rounds: int | Literal["auto"] | None = None
     weights: str = "metropolis"
     alpha: float | None = None
+    failures: Failures | None = None
 
     def __post_init__(self) -> None:
         rounds = self.rounds
@@ -88,11 +103,24 @@ class Consensus(Summation):
             )
         if self.alpha is not None and not (isinstance(self.alpha, Real) and 0 < float(self.alpha) < math.inf):
             raise ValueError(f"expected alpha to be None or a positive number, got {self.alpha!r}")
+        if self.failures is not None:
+            if not isinstance(self.failures, Failures):
+                raise ValueError(f"expected failures to be None or Failures(...), got {self.failures!r}")
+            if not is_number:
+                raise ValueError(
+                    f"expected a number of rounds where links fail, got {rounds!r}: how many are needed follows from "
+                    "the links only if they last; try Consensus(100, failures=...), or RunningSums(failures=...)"
+                )
 
     @property
     def n_stages(self) -> int:
         """See `stage`."""
         return 1 + TRACKED + MOST_RETREATS if self.rounds == AUTO else 1
+
+    @property
+    def is_lossy(self) -> bool:
+        """The likelihood of sums of rounded changes is not that of the parameters."""
+        return self.rounds == AUTO
 
     @property
     def is_guarded(self) -> bool:
@@ -108,6 +136,8 @@ class Consensus(Summation):
             )
         if self.alpha is not None:
             self.mixing_matrix(network)
+        if self.failures is not None:
+            self.failures.check(network)
 
     def mixing_matrix(self, network: Network) -> Array:
         """One round's weights W; (n_agents, n_agents)."""
@@ -122,19 +152,24 @@ class Consensus(Summation):
             return max(network.diameter, self._rounds_needed(network, NEGLIGIBLE_ERROR))
         if rounds != AUTO:
             return int(rounds)
-        factor = (ALONE, min(FIRST, NEGLIGIBLE_ERROR * n_agents), NEXT)[min(stage, TRACKED)] / n_agents
-        needed = max(network.diameter, self._averaging(network).rounds_needed(factor))
+        first = min(FIRST, NEGLIGIBLE_ERROR * n_agents)
+        factor = (ALONE, first, first, NEXT)[min(stage, TRACKED)] / n_agents
+        fewest = 1 if stage < BEGUN else tracking.FEWEST_ROUNDS[min(stage, TRACKED) - BEGUN]
+        needed = max(network.diameter, fewest, self._averaging(network, stage).rounds_needed(factor))
         return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
-    def error_factor(self, network: Network) -> float:
+    def error_factor(self, network: Network) -> float | None:
         """`rho ** rounds`; see `Summation`. Where sums go on from others, what is left shrinks with every sum."""
+        if self.failures is not None:
+            return None
         if self.rounds == AUTO:
             return 0.0
         return self._contraction(network) ** self.n_rounds(network)
 
     def rounds_needed(self, network: Network, tolerance: float) -> int | None:
         """Rounds after which the error factor is at most `tolerance`; None where they are found anyway."""
-        return None if self.rounds == AUTO else self._rounds_needed(network, tolerance)
+        is_known = self.rounds != AUTO and self.failures is None
+        return self._rounds_needed(network, tolerance) if is_known else None
 
     def _rounds_needed(self, network: Network, tolerance: float) -> int:
         rho = self._contraction(network)
@@ -153,36 +188,54 @@ class Consensus(Summation):
         key = "contraction", self.weights, self.alpha
         return float(network.remember(key, find))
 
-    def _averaging(self, network: Network) -> Averaging:
+    def _averaging(self, network: Network, stage: int = 0) -> Averaging:
         """How a round goes, found once."""
+        is_coded = stage >= BEGUN
 
         def find(network: Network) -> Averaging:
             W = self.mixing_matrix(network)
-            return accelerate(W) if self.rounds == AUTO else Averaging(W)
+            return accelerate(W, tracking.MARGIN * is_coded) if self.rounds == AUTO else Averaging(W)
 
-        key = "averaging", self.weights, self.alpha, self.rounds == AUTO
+        key = "averaging", self.weights, self.alpha, self.rounds == AUTO, is_coded
         averaging: Averaging = network.remember(key, find)
         return averaging
 
-    def _momentum(self, network: Network, number: int) -> float:
+    def _weights_left(self, network: Network, position: Position, links: NDArray[np.int64]) -> Array:
+        """An agent's weights on the links that are left, (n_links, 2); (n_agents,).
+
+        A constant that averages over all links does so over fewer.
+        """
+        own = links[(links == position).any(axis=1)]
+        peers = own.sum(axis=1) - position
+        degrees, weights = np.bincount(links.ravel(), minlength=len(network.parties)), np.zeros(len(network.parties))
+        if self.weights == "metropolis":
+            weights[peers] = 1.0 / (1 + np.maximum(degrees[position], degrees[peers]))
+        else:
+            weights[peers] = self._averaging(network).weights[position, peers]
+        weights[position] = 1.0 - weights.sum()
+        return weights
+
+    def _momentum(self, network: Network, number: int, stage: int = 0) -> float:
         """Of a round of averaging."""
         if self.rounds != AUTO or number == 0:
             return 1.0
+        is_coded = stage >= BEGUN
 
         def find(network: Network) -> list[float]:
-            most = max(self.n_rounds(network, stage) for stage in range(self.n_stages))
-            return self._averaging(network).momenta(most)
+            stages = range(BEGUN, self.n_stages) if is_coded else range(BEGUN)
+            most = max(self.n_rounds(network, one) for one in stages)
+            return self._averaging(network, stage).momenta(most)
 
-        momenta: list[float] = network.remember(("momenta", self), find)
+        momenta: list[float] = network.remember(("momenta", self, is_coded), find)
         return momenta[number]
 
     def stage(self, shape: Shape, series: str, carry: Memory) -> int:
-        """A sum by itself, the first of a series, or one that goes on from the last, again after each retreat."""
+        """A sum by itself, one of k-means, the first of EM, or one that goes on from it, again after each retreat."""
         if self.rounds != AUTO or not series:
             return 0
-        if not series.startswith(ITERATE) or len(carry.get("lead", ())) != shape.n_values:
-            return 1
-        return TRACKED + int(carry["retreats"][0])
+        if not series.startswith(ITERATE):
+            return WHOLE
+        return TRACKED + int(tracking.retreats_of(carry)[0]) if tracking.goes_on(shape, carry) else BEGUN
 
     def later_stage(self, shape: Shape, series: str) -> int:
         """Sums of EM go on from the last one."""
@@ -191,7 +244,7 @@ class Consensus(Summation):
 
     def retreat(self, carry: Memory) -> Memory:
         """Only how often this has happened."""
-        return {"retreats": _retreats(carry) + 1}
+        return {"retreats": tracking.retreats_of(carry) + 1}
 
     def schedule(
         self,
@@ -222,63 +275,81 @@ class Consensus(Summation):
             return []
         n_rounds = 0
         if values:
-            path, n_rounds = network.paths[position], self.n_rounds(network, stage)
-            for passed in range(network.depth):
-                below = tuple(network.below(position, 1)) if len(path) - 1 == passed else ()
-                above = (path[-2],) if len(path) - 2 == passed else ()
-                found.append(Round("terms", below, above, True, False))
+            n_rounds = self.n_rounds(network, stage)
+            found = term_rounds(network, position) if stage < BEGUN else []
             found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
         return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
 
-    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:  # noqa: ARG002 (all the same)
-        """How far the last sum was from the agent's own term, if it counts; and how often all went back."""
-        return 8 * (shape.n_values + 1) if self.rounds == AUTO else 0
+    def payload(self, network: Network | None, shape: Shape) -> Payload:
+        """Whole numbers; with "auto" bytes, as many as it takes."""
+        if self.rounds != AUTO:
+            return Payload(shape.n_values)
+        n_agents = tracking.MOST_AGENTS if network is None else len(network.positions)
+        return Payload(max(tracking.most_coded(n_agents, shape), 8 * shape.n_values), "u1", is_fixed=False)
+
+    def lengths(self, network: Network, shape: Shape, series: str = "") -> Lengths:
+        """Of rounded changes from nothing to a byte for each entry; other sums are whole."""
+        if self.rounds == AUTO and series.startswith(ITERATE):
+            return tracking.lengths(len(network.positions), shape)
+        n_bytes = 8 * shape.n_values
+        return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
+
+    def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
+        """The memory of the agent, and of all its neighbours, if sums go on from others."""
+        return tracking.carried_bytes(network, position, shape) if self.rounds == AUTO else 0
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
         """The hub's term, so that the average over its members and all others is the sum over hubs."""
-        state: Memory = {}
         if self._is_tracked(place):
-            is_next = self.stage(place.shape, place.series, carry) >= TRACKED
-            lead = carry["lead"] if is_next else np.zeros(place.shape.n_values)
-            state = {"lead": lead, "retreats": _retreats(carry)}
+            stage = np.array([self.stage(place.shape, place.series, carry)])
+            return {**tracking.begin(place, carry, term), "stage": stage}
         if term is None:
-            return state
+            return {}
         network = place.network
-        return _with_term(state, term * (len(network.parties) / len(network.hub(place.position).members)))
+        return {"values": term * (len(network.parties) / len(network.hub(place.position).members))}
 
-    def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
-        """The term on its way down the hub's tree, then the average so far."""
-        return state["term"] if step < place.network.depth and "term" in state else state["values"]
+    def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (all are the same)
+        """The term on its way down the hub's tree, the average so far; or its change."""
+        if self._is_tracked(place):
+            return state["out"]
+        return np.ascontiguousarray(state["values"]).view(np.uint8) if self.rounds == AUTO else state["values"]
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """The root's terms as they are; averages by the agent's own row of weights."""
         network = place.network
+        if self._is_tracked(place):
+            stage = int(state["stage"][0])
+            averaging, n_rounds = self._averaging(network, stage), self.n_rounds(network, stage)
+            momentum = self._momentum(network, step, stage)
+            return tracking.combine(place, step, n_rounds, momentum, averaging, state, received)
+        if self.rounds == AUTO:
+            received = {sender: whole_numbers(place, sender, values) for sender, values in received.items()}
         if step < network.depth:
             (term,) = received.values()
-            return _with_term(state, term)
+            return {"values": term}
         weights, values = self._averaging(network).weights[place.position], state["values"]
+        if self.failures is not None:
+            broken = self.failures.links(network, place.count, step - network.depth)
+            weights = self._weights_left(network, place.position, link_pairs(network)[~broken])
         momentum = self._momentum(network, step - network.depth)
         total = (momentum * weights[place.position]) * values
         for peer, theirs in received.items():
-            daxpy(theirs, total, a=momentum * weights[peer])  # in place, and in one pass
+            if weights[peer]:
+                daxpy(theirs, total, a=momentum * weights[peer])  # in place, and in one pass
         if momentum != 1.0:
             daxpy(state["before"], total, a=1.0 - momentum)
-        found = {**state, "values": total}
-        return {**found, "before": values} if self.rounds == AUTO else found
+        return {"values": total, "before": values} if self.rounds == AUTO else {"values": total}
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
-        """The sum; and how far it is from the agent's own term, which is where the next one goes on from."""
-        values = state["values"]
-        if not self._is_tracked(place):
-            return values, NO_MEMORY
-        return values, {"lead": values - state["term"], "retreats": state["retreats"]}
+        """The sum; and what the next one goes on from."""
+        return tracking.end(place, state) if self._is_tracked(place) else (state["values"], NO_MEMORY)
 
     def _is_tracked(self, place: Place) -> bool:
         return self.rounds == AUTO and place.series.startswith(ITERATE)
 
     def matrix(self, network: Network) -> Array | None:
         """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
-        if self.rounds == AUTO:
+        if self.rounds == AUTO or self.failures is not None:
             return None
         n_agents = len(network.parties)
         averaging = np.linalg.matrix_power(self.mixing_matrix(network), self.n_rounds(network))
@@ -289,12 +360,3 @@ class Consensus(Summation):
                 for hub in network.hubs
             ]
         )
-
-
-def _with_term(state: Memory, term: Array) -> Memory:
-    """An agent that has its hub's term begins to average."""
-    return {**state, "term": term, "values": term + state["lead"]} if state else {"values": term}
-
-
-def _retreats(carry: Memory) -> NDArray[np.int64]:
-    return np.asarray(carry.get("retreats", np.zeros(1, dtype=np.int64)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,12 +19,13 @@ from vpem.core.network.coding import (
     exponent_of,
     find_changes,
     find_thresholds,
-    level_of,
     mean_change,
     most_compressed,
+    whole_numbers,
 )
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.network.sharing import Arrays, once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     ITERATE,
@@ -54,9 +54,11 @@ ROUNDING_ERROR = 1e-12
 MOST_LEVEL = 2.0**20
 """Size of the mean log-density that is added to ratios: a larger one would cost their digits."""
 
-
 USUAL = (0.3, 0.9)
 """Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
+
+References = NDArray[np.int64]
+"""(n_rows,): against which component a row's ratios are."""
 
 
 class Parts(NamedTuple):
@@ -70,11 +72,12 @@ class Parts(NamedTuple):
     present: NDArray[np.uint8]
     """Bits of the rows that there are, in the first message; empty in others."""
 
-    def added_to(self, memory: Array, references: NDArray[np.int64]) -> Array:
-        """A memory, (n_rows, n_components), moved by what the codes stand for."""
+    def add_to(self, memory: Array, references: References, out: Array) -> Array:
+        """What the codes stand for, added to a memory, (n_rows, n_components), as `out`."""
         for codes, scale in zip(self.codes, self.scales, strict=True):
-            memory = _moved(memory, codes, scale, references)
-        return memory
+            add_decoded(codes, scale, references, memory, out)
+            memory = out
+        return out
 
 
 @dataclass(frozen=True)
@@ -185,10 +188,8 @@ class Differences(Summation):
             "thresholds": thresholds,
             "references": references,
             "bits": present,
-            "scalars": np.append(own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars), 0.0),
+            "scalars": own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars),
         }
-        if len(terms):
-            state["scalars"][-1] = level_of(terms, references)
         return state if tree.below[place.position] else self._up(place, state)
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
@@ -200,45 +201,46 @@ class Differences(Summation):
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """On the way up, add and pass on; on the way down, move the total."""
         if not place.series.startswith(ITERATE):
-            whole = {sender: _whole(place, sender, values) for sender, values in received.items()}
+            whole = {sender: whole_numbers(place, sender, values) for sender, values in received.items()}
             return self.around.combine(place, step, state, whole)
         if step >= self.around.tree(place.network).depth:
             ((sender, message),) = received.items()
             return _down(place, sender, state, message)
         found = [_read(place, sender, state, message) for sender, message in received.items()]
-        below = state["below"]
+        below, bits, room = state["below"], state["bits"], np.empty_like(state["below"])
         for parts in found:
-            below = parts.added_to(below, state["references"])
-        bits = state["bits"]
-        for parts in found:
+            below = parts.add_to(below, state["references"], room)
             bits = bits | parts.present
-        scalars = add_in_order([state["scalars"], *(parts.scalars for parts in found)])
-        return self._up(place, {**state, "below": below, "bits": bits, "scalars": scalars})
+        return self._up(place, {**state, "below": below, "bits": bits}, [parts.scalars for parts in found])
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
         if not place.series.startswith(ITERATE):
             return self.around.end(place, state)
-        (values,) = _once("values", [state["total"], state["out"]], lambda: (_values(state),))
+        (values,) = once("values", [state["total"], state["out"]], lambda: (_values(state),))
         return values, {name: state[name] for name in KEPT}
 
-    def _up(self, place: Place, state: Memory) -> Memory:
-        """The change of what is here and below; on top, of the total."""
+    def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = ()) -> Memory:
+        """The change of what is here and below, with the scalars from below; on top, of the total."""
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
         sent = before if is_top else state["sent"]
         references = state["references"]
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
         n_codes = len(sent) * max(sent.shape[1] - 1, 0)
-        codes, scales = np.empty((_n_layers(state), n_codes), dtype=np.uint8), []
-        moved, changes = sent, np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.int16)
+        codes, scales, level = np.empty((_n_layers(state), n_codes), dtype=np.uint8), [], 0.0
+        moved, room = sent, np.empty_like(sent)
+        changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.int16)
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
             left = state["terms"], state["below"], moved, state["thresholds"], references, least, share, changes
-            scales.append(exponent_of(find_changes(*left)))
+            largest, level = find_changes(*left)
+            scales.append(exponent_of(largest))
             encode(changes.ravel(), scales[-1], layer)
-            moved = _moved(moved, layer, scales[-1], references)
-        out = _write(Parts(state["scalars"], tuple(scales), codes, state["bits"]))
+            add_decoded(layer, scales[-1], references, moved, room)
+            moved = room
+        added = add_in_order([np.append(state["scalars"], level), *scalars])
+        out = _write(Parts(added, tuple(scales), codes, state["bits"]))
         return _down(place, place.position, state, out) if is_top else {**state, "sent": moved, "out": out}
 
 
@@ -248,7 +250,7 @@ KEPT = ("sent", "below", "total", "pace", "present")
 def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
     """Memory before the first sum: of the link upward, of those from below, and of the total."""
     size = shape.n_rows, shape.width
-    total, pace = _once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
+    total, pace = once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
     return {
         "sent": np.zeros((0 if position == tree.top else size[0], size[1])),
         "below": np.zeros((size[0] if tree.below[position] else 0, size[1])),
@@ -263,10 +265,10 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = _read(place, sender, state, message)
-        total = parts.added_to(state["total"], state["references"])
+        total = parts.add_to(state["total"], state["references"], np.empty_like(state["total"]))
         return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
 
-    total, pace, scalars, bits = _once("total", [state["total"], message], move)
+    total, pace, scalars, bits = once("total", [state["total"], message], move)
     present = np.unpackbits(bits, count=place.shape.n_rows) if len(bits) else state["present"]
     return {
         **state,
@@ -277,12 +279,6 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
         "present": present,
         "out": message,
     }
-
-
-def _moved(memory: Array, codes: NDArray[np.uint8], scale: int, references: NDArray[np.int64]) -> Array:
-    moved = np.empty_like(memory)
-    add_decoded(codes, scale, references, memory, moved)
-    return moved
 
 
 def _values(state: Memory) -> Array:
@@ -296,16 +292,17 @@ def _values(state: Memory) -> Array:
     return np.append(values.ravel(), scalars)
 
 
-def _thresholds(total: Array, pace: Array, silence: float) -> tuple[NDArray[np.int64], Array]:
+def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, Array]:
     """Against which component each row's ratios are, the leading one; and what others must change by to matter."""
 
     def find() -> Arrays:
-        references, thresholds = np.empty(len(total), dtype=np.int64), np.empty_like(total)
+        references = np.empty(len(total), dtype=np.int64)
+        thresholds = np.empty((len(total), max(total.shape[1] - 1, 0)))
         least = max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
         find_thresholds(total, least, references, thresholds)
         return references, thresholds
 
-    references, thresholds = _once(f"thresholds {silence}", [total, pace], find)
+    references, thresholds = once(f"thresholds {silence}", [total, pace], find)
     return references, thresholds
 
 
@@ -348,28 +345,3 @@ def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 def _n_layers(state: Memory) -> int:
     """More in the first sum, from which EM sets out."""
     return FIRST_LAYERS if len(state["bits"]) else 1
-
-
-def _whole(place: Place, sender: Position, values: NDArray[np.uint8]) -> Array:
-    """A whole sum's numbers."""
-    if len(values) != 8 * place.shape.n_values:
-        raise WrongMessageError(sender, f"expected {8 * place.shape.n_values} bytes, got {len(values)}")
-    return np.ascontiguousarray(values).view(np.float64)
-
-
-# Agents of one process have the same total: it is computed and kept once
-
-Arrays = tuple[NDArray[Any], ...]
-_last: dict[str, tuple[list[weakref.ref[NDArray[Any]]], list[weakref.ref[NDArray[Any]]]]] = {}
-
-
-def _once(name: str, given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Arrays:
-    """What `make` makes of these very arrays; made once, while it is there and no other of its name is made."""
-    before, results = _last.get(name, ([], []))
-    if len(before) == len(given) and all(ref() is array for ref, array in zip(before, given, strict=True)):
-        found = [ref() for ref in results]
-        if found and all(one is not None for one in found):
-            return tuple(one for one in found if one is not None)
-    made = make()
-    _last[name] = [weakref.ref(array) for array in given], [weakref.ref(array) for array in made]
-    return made

@@ -49,6 +49,8 @@ class Round(NamedTuple, Generic[Who]):
     """Whether they carry a decision."""
     spared: frozenset[Who] = frozenset()
     """Receivers whose messages carry no values all the same."""
+    may_miss: bool = False
+    """Whether the round can end without messages that were lost; they must carry values, and no decision."""
 
 
 class Shape(NamedTuple):
@@ -103,6 +105,9 @@ class Place:
     """What each agent said of itself in the meeting, by position."""
     secret: Any = None
     """What this agent kept to itself then."""
+    count: int = 0
+    """Sums of the fit, or of the prediction, before this one. The same in both engines, and in all epochs: unlike
+    `number`, it comes again when a sum is made again after a loss."""
 
 
 MOST_RETREATS = 4
@@ -269,7 +274,7 @@ class Summation(ABC):
 
     @abstractmethod
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
-        """State after a round in which something has come.
+        """State after a round in which something was to come.
 
         Parameters
         ----------
@@ -278,7 +283,7 @@ class Summation(ABC):
             Of the schedule, from 0 on.
         state : mapping
         received : mapping
-            By position, in the order of the round's senders.
+            By position, in the order of the round's senders; without what was lost, where a round `may_miss` it.
 
         Raises
         ------
@@ -345,10 +350,22 @@ def flood_rounds(network: Network, position: Position, n_rounds: int) -> list[Ro
     return n_rounds * [Round("flood", neighbours, neighbours, False, True)]
 
 
+def term_rounds(network: Network, position: Position) -> list[Round[Position]]:
+    """Rounds in which roots' terms go down the trees of their hubs."""
+    path, found = network.paths[position], []
+    for passed in range(network.depth):
+        below = tuple(network.below(position, 1)) if len(path) - 1 == passed else ()
+        above = (path[-2],) if len(path) - 2 == passed else ()
+        found.append(Round("terms", below, above, True, False))
+    return found
+
+
 def can_have_sent(
     schedules: Sequence[Sequence[Round[Position]]], sender: Position, step: int, waiting: Position, at: int
 ) -> bool:
     """Whether an agent can have come as far as a step while another one still waits in its own.
+
+    Nothing holds an agent up in a round that may miss messages.
 
     Parameters
     ----------
@@ -364,7 +381,8 @@ def can_have_sent(
     here = set(range(len(schedules)))
     for now in range(step):
         sending = here if now <= at else here - {waiting}
-        done = {agent for agent in here if sending.issuperset(schedules[agent][now].senders)}
+        parts = {agent: schedules[agent][now] for agent in here}
+        done = {agent for agent, part in parts.items() if part.may_miss or sending.issuperset(part.senders)}
         here = done if now < at else done - {waiting}
         if sender not in here:
             return False

@@ -33,7 +33,7 @@ class Tree(Summation):
     """Terms go up a spanning tree, which adds them, and the exact sum comes down again: 2 (N - 1) messages.
 
     The tree is grown from an agent in the middle of the network, hop by hop: no tree of the graph is shallower. All
-    links must last; for links that come and go, see `Consensus`.
+    links must last; for links that lose messages, see `RunningSums`.
     """
 
     @property

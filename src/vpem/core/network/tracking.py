@@ -1,0 +1,212 @@
+"""Averages that go on from the last ones, by rounded changes: the sums of EM where neighbours average.
+
+Every agent has numbers z, and a copy q of them that all its neighbours have too. A message is the rounded change of z
+against q, by which all holders of q move it. Then
+
+    z_i <- m (z_i + sum_j V_ij (q_j - q_i)) + (1 - m) (z_i of the round before)
+
+keeps the sum over agents however coarse the rounding is, and what it has left is sent with the next change. A sum
+begins with the z of the last one, plus the change of the agent's own term; so all memories go from sum to sum, and as
+EM settles, messages say less and less and sums become exact.
+
+Only differences within a row count. What belongs to no row, and the level of all rows together, is passed on from
+agent to agent, each number once, so that all have it exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.network.chebyshev import Averaging
+from vpem.core.network.coding import SCALE, compress, decompress, mean_change, most_compressed
+from vpem.core.network.copies import find_codes, mixed, moved, settle
+from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR, SCALES
+from vpem.core.network.hubs import Position
+from vpem.core.network.parties import Network
+from vpem.core.network.sharing import once
+from vpem.core.network.summation import Array, Lengths, Memory, Place, Shape, WrongMessageError, add_in_order
+
+SILENCE = 0.1
+"""An entry is silent while its change is smaller than this share of the mean change in the last sum."""
+MARGIN = 0.5
+"""See `accelerate`. Without one, rounding and momentum made numbers grow on long paths and stars; with this one, on
+no graph of those tried."""
+FEWEST_ROUNDS = 8, 2
+"""In the first sum of a series, and in later ones: each round leaves a ninth of what rounding has left before."""
+MOST_AGENTS = 10_000
+"""In a network that is not known yet."""
+USUAL = (0.3, 0.8)
+"""Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
+
+
+class Parts(NamedTuple):
+    """What a message says."""
+
+    told: NDArray[np.bool_]
+    """(n_agents,): of which agents it has the scalars."""
+    scalars: Array
+    """(n_told, n_scalars + 1)"""
+    scale: int
+    packed: bytes
+    """Codes of all entries, and in a first sum bits of the rows that there are; compressed."""
+
+
+def goes_on(shape: Shape, carry: Memory) -> bool:
+    """Whether there is something to go on from."""
+    return len(carry.get("lead", ())) == shape.n_rows and "own" in carry
+
+
+def retreats_of(carry: Memory) -> NDArray[np.int64]:
+    """How often all agents went back, (1,)."""
+    return np.asarray(carry.get("retreats", np.zeros(1, dtype=np.int64)))
+
+
+def carried_bytes(network: Network, position: Position, shape: Shape) -> int:
+    """How far the last sum was from the own term, the agent's copy and its neighbours'; pace, rows, retreats."""
+    n_copies = 2 + len(network.neighbours[position])
+    return 8 * n_copies * shape.n_rows * shape.width + 8 + shape.n_rows + 8
+
+
+# A sum
+
+
+def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
+    """The last result plus the change of the own term, and what of it the neighbours do not know yet."""
+    network, (n_rows, width, n_scalars) = place.network, place.shape
+    size, n_agents = (n_rows, width), len(network.positions)
+    is_first = not goes_on(place.shape, carry)
+    own = np.zeros(place.shape.n_values) if term is None else term
+    terms = own[: n_rows * width].reshape(size)
+    known = np.full((n_agents, n_scalars + 1), math.nan)
+    known[place.position] = np.append(own[n_rows * width :], terms[:, 0].sum() if width else 0.0)
+    scaled = n_agents * terms
+    state: dict[str, NDArray[Any]] = {"retreats": retreats_of(carry), "scaled": scaled, "known": known}
+    if is_first:
+        (zeros,) = once(f"no copy {size}", [], lambda: (np.zeros(size),))
+        state |= {_copy_of(peer): zeros for peer in network.neighbours[place.position]}
+        state |= {"values": scaled.copy(), "own": zeros, "pace": np.zeros(1)}
+        state |= {"bits": np.packbits((terms != 0).any(axis=1)), "present": np.zeros(0, dtype=np.uint8)}
+    else:
+        state |= {name: array for name, array in carry.items() if name != "lead"}
+        state |= {"values": carry["lead"] + scaled, "bits": np.zeros(0, dtype=np.uint8)}
+    settle(state["values"])
+    state |= {"begun": state["own"], "before": state["values"], "told": np.zeros(n_agents, dtype=np.uint8)}
+    return _speak(place, state)
+
+
+def combine(
+    place: Place,
+    step: int,
+    n_rounds: int,
+    momentum: float,
+    averaging: Averaging,
+    state: Memory,
+    received: Mapping[Position, NDArray[Any]],
+) -> Memory:
+    """Move the copies of those who spoke, average, and speak."""
+    weights, known, bits = averaging.weights[place.position], state["known"].copy(), state["bits"]
+    copies, others = {}, []
+    for peer, message in received.items():
+        parts = _read(place, peer, message)
+        old = state[_copy_of(peer)]
+        new, present = once(_copy_of(peer), [old, message], partial(_moved, place, peer, parts, old, len(bits)))
+        known[parts.told] = np.where(np.isnan(known[parts.told]), parts.scalars, known[parts.told])
+        bits = bits | present
+        copies[_copy_of(peer)] = new
+        others.append((float(weights[peer]), new))
+    values = mixed(state["values"], state["before"], momentum, state["own"], others)
+    found = {**state, **copies, "values": values, "before": state["values"], "known": known, "bits": bits}
+    return found if step + 1 == n_rounds else _speak(place, found)
+
+
+def end(place: Place, state: Memory) -> tuple[Array, Memory]:
+    """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
+    values, is_first = state["values"], len(state["bits"]) > 0
+    found = np.unpackbits(state["bits"], count=place.shape.n_rows) if is_first else state["present"]
+    present = found.astype(bool)
+    *scalars, level = add_in_order(np.nan_to_num(state["known"], nan=0.0)).tolist()
+    level -= float(values[present, 0].sum()) if values.shape[1] else 0.0  # the leaders' in place of the first ones'
+    level = min(max(level / max(1, present.sum()), -MOST_LEVEL), MOST_LEVEL)
+    sums = values + (level or np.finfo(float).tiny)  # zeros would mean that there is no such row
+    sums[~present] = 0.0
+    pace = 0.0 if is_first else mean_change(state["begun"], state["own"])
+    kept = {name: state[name] for name in state if name == "own" or name.startswith(_copy_of(""))}
+    carry = {**kept, "lead": values - state["scaled"], "pace": np.array([pace]), "present": found}
+    return np.append(sums.ravel(), scalars), {**carry, "retreats": state["retreats"]}
+
+
+def _speak(place: Place, state: Memory) -> Memory:
+    """The next message, and the agent's copy as it will be for all."""
+    own, told, is_first = state["own"], state["told"].astype(bool), len(state["bits"]) > 0
+    least = max(min(SILENCE * float(state["pace"][0]), MOST_SILENT), ROUNDING_ERROR)
+    scale, codes = find_codes(state["values"], own, least, is_sparing=not is_first)
+    is_known = ~np.isnan(state["known"]).any(axis=1)
+    news = is_known & ~told
+    packed = compress(codes.tobytes() + state["bits"].tobytes())
+    out = _write(Parts(news, state["known"][news], scale, packed))
+    bits = state["bits"]
+    new, _ = once(_copy_of(place.position), [own, out], lambda: (moved(own, scale, codes), bits))
+    return {**state, "own": new, "out": out, "told": np.asarray(is_known, dtype=np.uint8)}
+
+
+def _copy_of(peer: Position | str) -> str:
+    return f"copy {peer}"
+
+
+# Messages
+
+
+def most_coded(n_agents: int, shape: Shape) -> int:
+    """Bytes of a message of changes, at most."""
+    n_codes = shape.n_rows * max(shape.width - 1, 0) + (shape.n_rows + 7) // 8
+    return _n_bits(n_agents) + 8 * n_agents * (shape.n_scalars + 1) + SCALE.itemsize + most_compressed(n_codes)
+
+
+def lengths(n_agents: int, shape: Shape) -> Lengths:
+    """From a message that says nothing to a byte for each entry."""
+    n_entries = shape.n_rows * max(shape.width - 1, 0)
+    silent = Parts(np.zeros(n_agents, dtype=bool), np.zeros((0, shape.n_scalars + 1)), 0, compress(bytes(n_entries)))
+    fewest, most = len(_write(silent)), most_coded(n_agents, shape)
+    low, high = (min(fewest + math.ceil(share * n_entries), most) for share in USUAL)
+    return Lengths(fewest, (low, high), most)
+
+
+def _n_bits(n_agents: int) -> int:
+    return (n_agents + 7) // 8
+
+
+def _write(parts: Parts) -> NDArray[np.uint8]:
+    head = np.packbits(parts.told).tobytes() + parts.scalars.astype("<f8").tobytes()
+    return np.frombuffer(head + np.array([parts.scale], SCALE).tobytes() + parts.packed, np.uint8)
+
+
+def _read(place: Place, sender: Position, message: NDArray[np.uint8]) -> Parts:
+    """What a neighbour says; WrongMessageError if it cannot be."""
+    n_agents, width = len(place.network.positions), place.shape.n_scalars + 1
+    n_first = _n_bits(n_agents)
+    told = np.unpackbits(message[:n_first], count=n_agents).astype(bool) if len(message) >= n_first else np.ones(0)
+    n_head = n_first + 8 * int(told.sum()) * width
+    if len(message) < n_head + SCALE.itemsize:
+        raise WrongMessageError(sender, f"expected at least {n_head + SCALE.itemsize} bytes, got {len(message)}")
+    scalars = np.frombuffer(message[n_first:n_head].tobytes(), "<f8").astype(np.float64).reshape(-1, width)
+    (scale,) = np.frombuffer(message[n_head : n_head + SCALE.itemsize].tobytes(), SCALE).tolist()
+    most = 1e300 / n_agents  # so that no sum of them is infinite
+    if scale not in SCALES or not (np.abs(scalars) < most).all():
+        raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
+    return Parts(told.astype(bool), scalars, scale, message[n_head + SCALE.itemsize :].tobytes())
+
+
+def _moved(place: Place, sender: Position, parts: Parts, old: Array, n_bits: int) -> tuple[NDArray[Any], ...]:
+    """The sender's copy as it has become, and its bits of rows."""
+    n_codes = place.shape.n_rows * max(place.shape.width - 1, 0)
+    try:
+        plain = np.frombuffer(decompress(parts.packed, n_codes + n_bits), np.uint8)
+    except ValueError as error:
+        raise WrongMessageError(sender, f"a message of changes: {error}") from None
+    return moved(old, parts.scale, plain[:n_codes]), plain[n_codes:]
