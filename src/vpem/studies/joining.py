@@ -22,7 +22,8 @@ from vpem.studies.results import Local, PartyFit, finish, prepare
 from vpem.studies.rows import read_rows
 from vpem.studies.shared import Study, read_study
 from vpem.studies.telling import Journal, Lines, Note
-from vpem.transports.running import Hello, Outcome, run
+from vpem.transports.outcomes import Outcome
+from vpem.transports.running import Hello, run
 from vpem.transports.session import Session
 from vpem.transports.zenoh import Peer, Tls, Wiring, open_wire
 

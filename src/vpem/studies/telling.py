@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from vpem.studies.folder import FolderError
 from vpem.studies.shared import Study
-from vpem.transports.running import Away, Here, Outcome, Problem, Progress, Wrong
+from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Wrong
 from vpem.words import as_bytes, as_time
 
 EVERY = 2.0

@@ -10,17 +10,17 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Literal, Protocol
+from typing import Protocol
 
 from vpem.transports.datagrams import Hello, Status, mismatch
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
-from vpem.transports.presence import Awaited, Presence
+from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Told, Wrong
+from vpem.transports.presence import Presence
 from vpem.transports.session import Frame, Session
 
-__all__ = ["Away", "Awaited", "Here", "Hello", "Outcome", "Problem", "Progress", "Wire", "Wrong", "run"]
+__all__ = ["Hello", "Wire", "run"]
 
 TICKS = 16
 """Looks at the time in a lease."""
@@ -43,70 +43,6 @@ class Wire(Protocol):
 
     def close(self) -> None:
         """End; what was queued is sent first, if that takes no longer than a moment."""
-
-
-@dataclass(frozen=True)
-class Here:
-    """A neighbour has a link."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Away:
-    """A neighbour's link has ended."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """A neighbour has sent what it must not, and its link is begun again."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Problem:
-    """The wire has refused something, or had other troubles."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far the agent is."""
-
-    phase: str
-    start: int
-    iteration: int
-    bound: float | None
-    sent: int
-    """Bytes so far, on all links."""
-    received: int
-
-
-Told = Here | Away | Wrong | Problem | Progress
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run has ended.
-
-    Attributes
-    ----------
-    kind : str
-    reason : str
-        In words; empty if it has finished.
-    awaited : tuple of Awaited
-        Agents that were not there in the end.
-    """
-
-    kind: Literal["finished", "gave up", "failed", "refused", "interrupted"]
-    reason: str = ""
-    awaited: tuple[Awaited, ...] = ()
 
 
 def run(
