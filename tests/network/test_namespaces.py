@@ -70,25 +70,11 @@ def test_a_link_may_be_cut_and_restored(tmp_path):
 
 def test_a_link_may_be_slow(tmp_path):
     with (
-        Study(tmp_path, PATH, n_parties=3, adding="tree", rows=10_000, max_iter=4, lease=5.0) as study,
+        Study(tmp_path, PATH, n_parties=3, adding="tree", rows=10_000, max_iter=4) as study,
         Machines(3) as machines,
     ):
         device = f"{machines.names[0]}o"
-        limit = [
-            "tc",
-            "qdisc",
-            "add",
-            "dev",
-            device,
-            "root",
-            "tbf",
-            "rate",
-            "1mbit",
-            "burst",
-            "32kb",
-            "latency",
-            "50ms",
-        ]
+        limit = f"tc qdisc add dev {device} root tbf rate 1mbit burst 32kb latency 50ms".split()
         if subprocess.run(limit, capture_output=True).returncode:
             pytest.skip("no tc with tbf here")
         begin = time.monotonic()

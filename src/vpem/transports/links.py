@@ -40,6 +40,10 @@ TELL = 4
 """An end tells that there is room again when so large a part of the window was consumed."""
 KEEPALIVES = 4
 """Statuses in a lease."""
+SLOW = 125_000
+"""Bytes a second of a link on which a piece still passes well within a lease: what is slow is not silent."""
+FEWEST_BYTES = 16 * 1024
+"""Of a piece, but for the last."""
 HELLOS = 16
 """Hellos in a lease, while a link is not up."""
 PAST_NONCES = 64
@@ -80,7 +84,8 @@ Event = Up | Down | Piece | Greeted | Status
 class _Sending:
     """Pieces on their way to the other end."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_piece: int) -> None:
+        self._n_piece = n_piece
         self._pieces: deque[tuple[int, memoryview]] = deque()
         """Flags and content, from the first that is not known to have arrived."""
         self._sizes: deque[int] = deque()
@@ -98,9 +103,9 @@ class _Sending:
         """Cut a frame into pieces."""
         view = memoryview(frame)
         n_bytes = max(len(view), 1)
-        for start in range(0, n_bytes, PIECE_BYTES):
-            flags = FIRST * (start == 0) | LAST * (start + PIECE_BYTES >= n_bytes)
-            self._pieces.append((flags, view[start : start + PIECE_BYTES]))
+        for start in range(0, n_bytes, self._n_piece):
+            flags = FIRST * (start == 0) | LAST * (start + self._n_piece >= n_bytes)
+            self._pieces.append((flags, view[start : start + self._n_piece]))
 
     def pop(self) -> tuple[int, memoryview] | None:
         """The next piece to send, if there is one and the window has room."""
@@ -227,7 +232,8 @@ class Link:
     def _begin(self, now: float, pause: float = 0.0) -> None:
         """A new nonce; what was on its way is forgotten."""
         self._own, self._other, self.is_up = self._draw(), 0, False
-        self._sending, self._receiving = _Sending(), _Receiving()
+        n_piece = min(max(int(self.lease * SLOW / KEEPALIVES), FEWEST_BYTES), PIECE_BYTES)
+        self._sending, self._receiving = _Sending(n_piece), _Receiving()
         self._hello_at = self._status_at = now
         self._deaf_until = now + pause
         """Hellos are not heard before; one is sent, so that the other end knows."""

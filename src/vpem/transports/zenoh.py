@@ -7,6 +7,7 @@ its machine. Certificates that are refused, and the like, are only in zenoh's ow
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import re
@@ -19,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from vpem.transports.datagrams import HEADER_BYTES, PIECE_BYTES
-from vpem.transports.zenoh_log import ZenohLog, zenoh_log
+from vpem.transports.zenoh_log import ZenohLog, without_places, zenoh_log
 
 STUDY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/:\[\]#?]+):([0-9]{1,5})")
@@ -30,6 +31,9 @@ MOST_QUEUE_BYTES = 16 * 1024 * 1024
 INBOX = 64
 """Datagrams of a neighbour that wait in zenoh, and as many here; its connection is not read on beyond that."""
 CLOSING_SECONDS = 1.0
+"""For what is still to be sent."""
+ENDING_SECONDS = 5.0
+"""For threads."""
 SILENT_SECONDS = 60.0
 """Until the same trouble is said again."""
 MOST_MESSAGE_BYTES = 2 * (PIECE_BYTES + HEADER_BYTES)
@@ -121,17 +125,18 @@ def open_wire(wiring: Wiring) -> ZenohWire:
         import zenoh
     except ImportError:
         raise ImportError("expected zenoh for real networks, got none; try: pip install 'vpem[zenoh]'") from None
-    log = zenoh_log()
-    log.lines()
     config = zenoh.Config()
     for name, value in settings(wiring).items():
         config.insert_json5(name, json.dumps(value))
+    log = zenoh_log()
+    log.open()
+    log.lines()
     try:
-        session = zenoh.open(config)
+        return ZenohWire(zenoh.open(config), wiring, log)
     except zenoh.ZError as error:
+        log.close()
         where = "" if wiring.listen is None else f" at {wiring.listen}"
-        raise OSError(f"could not begin to listen{where} or to connect: {error}") from None
-    return ZenohWire(session, wiring, log)
+        raise OSError(f"could not begin to listen{where} or to connect: {without_places(str(error))}") from None
 
 
 def settings(wiring: Wiring) -> dict[str, Any]:
@@ -226,6 +231,7 @@ class _Line:
         self._lock = threading.Lock()
         self.places = threading.Semaphore(INBOX)
         """For datagrams that have come."""
+        self._is_ending = False
         self._subscriber = session.declare_subscriber(
             key(wiring.study, peer, wiring.number), zenoh.handlers.FifoChannel(INBOX)
         )
@@ -263,20 +269,21 @@ class _Line:
     def _receive(self) -> None:
         with suppress(Exception):
             for sample in self._subscriber:
-                self.places.acquire()
-                self._inbox.put((self, sample.payload.to_bytes()))
+                if not self._is_ending:
+                    self.places.acquire()
+                    self._inbox.put((self, sample.payload.to_bytes()))
 
     def end(self, deadline: float) -> None:
-        """Send what is queued, if there is time."""
+        """Send what is queued, if there is time; what still comes is dropped, as zenoh cannot close with it."""
         self.put(None)
         self._sender.join(max(deadline - time.monotonic(), 0.0))
+        self._is_ending = True
+        self.places.release()
 
-    def join(self) -> None:
+    def join(self, deadline: float) -> None:
         """Wait for the threads, when zenoh's session is closed: one inside zenoh must not outlive the interpreter."""
-        self._sender.join(CLOSING_SECONDS)
-        for _ in range(INBOX):
-            self.places.release()
-        self._receiver.join(CLOSING_SECONDS)
+        for thread in (self._sender, self._receiver):
+            thread.join(max(deadline - time.monotonic(), 0.0))
 
 
 class _Guests:
@@ -320,6 +327,8 @@ class ZenohWire:
         self._said: dict[str, float] = {}
         self._inbox: SimpleQueue[tuple[_Line, bytes] | None] = SimpleQueue()
         self._lines = {peer.number: _Line(session, wiring, peer.number, self._inbox) for peer in wiring.peers}
+        self._is_closed = False
+        atexit.register(self.close)  # an interpreter that ends with threads inside zenoh is aborted
 
     def send(self, peer: int, datagram: bytes) -> None:
         """Queue a datagram; it vanishes if too much is queued."""
@@ -358,12 +367,19 @@ class ZenohWire:
 
     def close(self) -> None:
         """End; what was queued is sent first, if that takes no longer than a moment."""
+        if self._is_closed:
+            return
         deadline = time.monotonic() + CLOSING_SECONDS
         for line in self._lines.values():
             line.end(deadline)
-        self._session.close()
+        with suppress(Exception):  # it may say that it takes long
+            self._session.close()
+        deadline = time.monotonic() + ENDING_SECONDS
         for line in self._lines.values():
-            line.join()
+            line.join(deadline)
+        self._is_closed = True
+        self._log.close()
+        atexit.unregister(self.close)
 
     def __enter__(self) -> ZenohWire:
         return self

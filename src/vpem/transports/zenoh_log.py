@@ -1,7 +1,7 @@
 """Zenoh's own log: lines that it writes to the process's standard output, taken out of there.
 
-Zenoh writes its log to file descriptor 1 and cannot be told otherwise. So the descriptor becomes a pipe, while
-Python's own `sys.stdout` goes on to the old place, and a thread reads the pipe. Other lines go to the old place.
+Zenoh writes its log to file descriptor 1 and cannot be told otherwise. So while wires are open, the descriptor is a
+pipe that a thread reads. Python's own `sys.stdout` goes on to the old place, and so do lines that are not zenoh's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import re
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from functools import cache
+from typing import TextIO
 
 MOST_LINES = 1000
 """That are kept until they are asked for."""
+ENDING_SECONDS = 1.0
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r"\d{4}-\S+Z\s+(?:TRACE|DEBUG|INFO|WARN|ERROR)\s.*?ThreadId\(\d+\)\s(.*)")
@@ -30,34 +33,37 @@ _AWAITED = ("Connection refused", "No route to host", "Network is unreachable", 
 
 
 class ZenohLog:
-    """Lines of zenoh's log; made by `zenoh_log`, once in a process."""
+    """Lines of zenoh's log; made by `zenoh_log`, once in a process, and opened once for each wire."""
 
     def __init__(self) -> None:
-        import zenoh
-
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-        self._old = os.dup(1)
-        if sys.stdout is not None and _number(sys.stdout) == 1:
-            sys.stdout = open(os.dup(1), "w", buffering=1, encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
-        reading, writing = os.pipe()
-        os.dup2(writing, 1, inheritable=True)
-        os.close(writing)
-        self._pipe = open(reading, "rb")  # noqa: SIM115
-        threading.Thread(target=self._read, name="vpem-zenoh-log", daemon=True).start()
-        os.environ.setdefault("NO_COLOR", "1")
-        zenoh.init_log_from_env_or(_FILTER)
+        self._lock = threading.Lock()
+        self._n_open = 0
+        self._outlet: _Outlet | None = None
 
-    def _read(self) -> None:
-        for line in self._pipe:
-            text = _COLOUR.sub("", line.decode(errors="replace")).rstrip()
-            match = _LINE.fullmatch(text)
-            if match is None:
+    def open(self) -> None:
+        """Take lines out of the standard output, unless there is none."""
+        with self._lock:
+            self._n_open += 1
+            if self._outlet is None:
                 with contextlib.suppress(OSError):
-                    os.write(self._old, line)
-            elif (problem := _problem(match[1])) is not None:
-                self._lines.append(problem)
+                    self._outlet = _Outlet(self._take)
+        _begin()
+
+    def close(self) -> None:
+        """Give the standard output back, when it was closed as often as it was opened."""
+        with self._lock:
+            self._n_open -= 1
+            if self._n_open == 0 and self._outlet is not None:
+                self._outlet.close()
+                self._outlet = None
+
+    def _take(self, line: bytes) -> bool:
+        """Keep a line, if it is one of zenoh's."""
+        match = _LINE.fullmatch(_COLOUR.sub("", line.decode(errors="replace")).rstrip())
+        if match is not None and (problem := _problem(match[1])) is not None:
+            self._lines.append(problem)
+        return match is not None
 
     def lines(self) -> list[str]:
         """What has come since the last call."""
@@ -68,11 +74,55 @@ class ZenohLog:
         return found
 
 
+class _Outlet:
+    """Descriptor 1 as a pipe: a thread offers its lines, and passes on what is not taken."""
+
+    def __init__(self, take: Callable[[bytes], bool]):
+        self._take, self._stdout = take, sys.stdout
+        self._ours: TextIO | None = None
+        self._old = os.dup(1)
+        if self._stdout is not None and _number(self._stdout) == 1:
+            self._stdout.flush()
+            encoding, errors = self._stdout.encoding, self._stdout.errors
+            self._ours = sys.stdout = open(os.dup(1), "w", buffering=1, encoding=encoding, errors=errors)  # noqa: SIM115
+        reading, writing = os.pipe()
+        os.dup2(writing, 1, inheritable=True)
+        os.close(writing)
+        self._pipe = open(reading, "rb")  # noqa: SIM115
+        self._thread = threading.Thread(target=self._read, name="vpem-zenoh-log", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with self._pipe:
+            for line in self._pipe:
+                if not self._take(line):
+                    with contextlib.suppress(OSError):
+                        os.write(self._old, line)
+
+    def close(self) -> None:
+        """Descriptor 1 is what it was before, and everything that was written to it has come out."""
+        if self._stdout is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._stdout.flush()  # what was written to it in the meantime is in the pipe's order
+        os.dup2(self._old, 1, inheritable=True)  # the pipe's last end to write to is closed, so that the thread ends
+        self._thread.join(ENDING_SECONDS)
+        if not self._thread.is_alive():  # a child process may have the pipe
+            os.close(self._old)
+        if self._ours is not None and sys.stdout is self._ours:
+            sys.stdout = self._stdout
+            self._ours.close()
+
+
+def without_places(text: str) -> str:
+    """A message of zenoh without places in its source."""
+    return _NOISE.sub("", text).strip()
+
+
 def _problem(text: str) -> str | None:
     """What a line of the log says of a trouble; None if it says nothing of one."""
     match = _WHERE.fullmatch(text)
     where, what = ("", text) if match is None else match.groups()
-    what = _NOISE.sub("", what).strip()
+    what = without_places(what)
     if where.endswith("::orchestrator"):
         is_trouble = what.startswith("Unable to") and not any(words in what for words in _AWAITED)
         return what if is_trouble else None
@@ -84,6 +134,13 @@ def _number(file: object) -> int | None:
         return file.fileno()  # type: ignore[attr-defined,no-any-return]
     except (AttributeError, OSError, ValueError):
         return None
+
+
+@cache
+def _begin() -> None:
+    import zenoh
+
+    zenoh.init_log_from_env_or(_FILTER)
 
 
 @cache
