@@ -32,7 +32,7 @@ class Clinics:
         rng = np.random.default_rng(seed)
         self.ids = [f"p{number}" for number in range(n_rows)]
         group = np.arange(n_rows) % 2
-        self.X = 100 * rng.normal(size=(n_rows, 6)) + 400 * group[:, None] + rng.normal(size=6) * 1000
+        self.X = 100 * rng.normal(size=(n_rows, 6)) + 150 * group[:, None] + rng.normal(size=6) * 1000
         self.X.flat[rng.choice(self.X.size, gaps, replace=False)] = np.nan
         server = '\n[network.server]\naddress = "127.0.0.1:1"' if links == "star" else ""
         text = f"""vpem = 1

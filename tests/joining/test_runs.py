@@ -36,7 +36,7 @@ def finished(tmp_path_factory):
 
 
 def test_three_parties_find_what_the_simulation_finds(finished):
-    expected = finished.expected()
+    expected, joint = finished.expected(), {}
     for place, name in enumerate(NAMES):
         folder = finished.folder / name / "results"
         part = vpem.load(folder / "model.vpem")
@@ -46,10 +46,11 @@ def test_three_parties_find_what_the_simulation_finds(finished):
         rows = pa_csv.read_csv(folder / "rows.csv").to_pydict()
         table = pa_csv.read_csv(finished.folder / name / "table.csv").to_pydict()
         assert rows["patient"] == table["patient"]
-        joint = expected.predict_proba(finished.X)
-        own = np.array([rows["probability_0"], rows["probability_1"]]).T
-        place_of = [finished.ids.index(one) for one in rows["patient"]]
-        np.testing.assert_allclose(own, joint[place_of], atol=1e-9)
+        joint[name] = np.array([rows["probability_0"], rows["probability_1"]]).T
+        joint[name] = joint[name][[rows["patient"].index(one) for one in finished.ids]]
+        # Those of the last iteration: the last step and rounded changes are in between.
+        np.testing.assert_allclose(joint[name], expected.predict_proba(finished.X), atol=1e-3)
+        np.testing.assert_array_equal(joint[name], joint["north"])
         assert json.loads((folder / "verdict.json").read_text())["verdict"] in ("green", "amber")
         assert "<html" in (folder / "report.html").read_text()[:200].lower()
 
@@ -172,8 +173,9 @@ def test_another_table_does_not_go_on_from_the_state_of_the_first(tmp_path):
     made = Clinics(tmp_path / "clinics")
     made.threads()
     path = made.folder / "north" / "table.csv"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:-1], lines[-1] + "1"]) + "\n")
+    *lines, last = path.read_text().splitlines()
+    who, first, second = last.split(",")
+    path.write_text("\n".join([*lines, f"{who},{float(first) + 1},{second}"]) + "\n")
     with pytest.raises(FolderError, match="the same party with another table"):
         join(made.folder / "study.toml", made.folder / "north" / "clinic.toml", insecure=True, progress=False)
 

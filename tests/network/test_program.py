@@ -30,13 +30,16 @@ def ended(processes, code=0):
     return texts
 
 
-def check_rows(path, ids, expected):
-    """A table of ids and probabilities has those of the simulation."""
+def check_rows(path, ids, expected, atol=1e-9):
+    """A table of ids and probabilities has those of the simulation.
+
+    Those of a fit are of its last iteration: the last step and rounded changes are in between.
+    """
     found = pa_csv.read_csv(path).to_pydict()
     assert sorted(found["patient"]) == sorted(ids)
     rows = [ids.index(one) for one in found["patient"]]
     np.testing.assert_allclose(
-        np.array([found["probability_0"], found["probability_1"]]).T, expected[rows], atol=1e-9
+        np.array([found["probability_0"], found["probability_1"]]).T, expected[rows], atol=atol
     )
 
 
@@ -70,7 +73,7 @@ def test_a_star_with_keys_gaps_and_new_rows(tmp_path):
         assert "plain TCP" not in text
         assert name == "server" or "verdict: " in text
     for name in NAMES:
-        check_rows(made.folder / name / "results" / "rows.csv", made.ids, expected.predict_proba(made.X))
+        check_rows(made.folder / name / "results" / "rows.csv", made.ids, expected.predict_proba(made.X), atol=2e-3)
     X = made.X[:20] + 5
     ids = made.new_rows(X, absent=["east"])
     X[:, 2:4] = np.nan
@@ -105,7 +108,7 @@ def test_two_go_on_without_the_third(tmp_path):
     ended({name: made.process(copy, name, "--without", "south") for name in rest})
     expected, own = made.expected(rest), made.columns(made.X, rest)
     for name in rest:
-        check_rows(made.folder / name / "results" / "rows.csv", made.ids, expected.predict_proba(own))
+        check_rows(made.folder / name / "results" / "rows.csv", made.ids, expected.predict_proba(own), atol=2e-3)
     whole = tmp_path / "whole.vpem"
     said("assemble", *(made.folder / name / "results" / "model.vpem" for name in rest), "-o", whole)
     np.testing.assert_allclose(vpem.load(whole).means_, expected.means_, rtol=1e-9)
