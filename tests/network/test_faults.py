@@ -60,7 +60,7 @@ def test_a_party_may_stop_for_longer_than_the_lease(tmp_path):
         study.wait_for_checkpoint(1, 20)
         study.processes[1].send_signal(signal.SIGSTOP)
         study.wait_until(lambda: study.told(0, "Away") and study.told(2, "Away"))
-        time.sleep(1.0)  # zenoh's lease ends too
+        time.sleep(15 - LEASE)
         study.processes[1].send_signal(signal.SIGCONT)
         study.check()
 
@@ -69,7 +69,7 @@ def test_a_party_may_come_late(tmp_path):
     with Study(tmp_path, RING, n_parties=4, secure=True) as study:
         study.start(0, 1, 3)
         study.wait_until(lambda: study.told(0, "Here") and study.told(3, "Here"))
-        time.sleep(2 * LEASE)
+        time.sleep(10)
         study.start(2)
         study.check()
 
@@ -86,14 +86,14 @@ def test_a_party_killed_at_the_last_moment_finds_the_others_still_there(tmp_path
 @pytest.mark.parametrize("trouble", ["reset", "stall", "delay"])
 def test_connections_may_be_bad(tmp_path, trouble):
     draw = random.Random(1)
-    n_iterations = 40 if trouble == "delay" else 250
+    n_iterations = 20 if trouble == "delay" else 250
     with ExitStack() as stack:
         study = stack.enter_context(
             Study(tmp_path, RING, n_parties=4, adding="tree", max_iter=n_iterations, secure=trouble == "reset")
         )
         proxies = {}
         for one, other in RING:
-            proxy = Proxy(study.ports[other], delay=0.05 if trouble == "delay" else 0.0)
+            proxy = Proxy(study.ports[other], delay=0.1 if trouble == "delay" else 0.0)
             proxies[f"{one}-{other}"] = stack.enter_context(proxy)
         study.write(addresses={name: f"127.0.0.1:{proxy.port}" for name, proxy in proxies.items()})
         study.start()
