@@ -1,8 +1,6 @@
 """Whole studies: the parties find what the simulation finds, and keep their columns to themselves."""
 
 import json
-import signal
-import time
 import zipfile
 from dataclasses import replace
 
@@ -201,36 +199,3 @@ def test_one_who_stays_away_is_named_and_the_code_says_so(tmp_path):
     assert said.exit_code == 4, said.output
     assert "east, south stayed away" in said.output
     assert "--without" in said.output
-
-
-@pytest.mark.long
-def test_ctrl_c_and_kill_and_the_same_command_again(tmp_path):
-    made = Clinics(tmp_path / "clinics", model="tol = 0\nmax_iter = 400", n_rows=2000)
-    copy = made.copy()
-    running = {name: made.process(copy, name) for name in NAMES}
-    log = made.folder / "east" / "results" / "log.jsonl"
-
-    def wait_for(iteration):
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            lines = log.read_text().splitlines() if log.exists() else []
-            if any(json.loads(line).get("iteration", 0) >= iteration for line in lines[-5:]):
-                return
-            time.sleep(0.05)
-        raise AssertionError(running["east"].poll())
-
-    wait_for(20)
-    running["south"].send_signal(signal.SIGINT)
-    running["south"].communicate(timeout=30)
-    assert running["south"].returncode == 130
-    running["east"].kill()
-    running["east"].communicate()
-    for name in ("east", "south"):
-        running[name] = made.process(copy, name)
-    for name, process in running.items():
-        text = process.communicate(timeout=240)[0]
-        assert process.returncode == 0, (name, text)
-    expected = made.expected()
-    for place, name in enumerate(NAMES):
-        part = vpem.load(made.folder / name / "results" / "model.vpem")
-        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], **CLOSE)

@@ -94,6 +94,26 @@ def wait_for(log, iteration):
     raise AssertionError(log)
 
 
+def test_ctrl_c_and_kill_and_the_same_command_again(tmp_path):
+    made = Clinics(tmp_path / "clinics", model="tol = 0\nmax_iter = 150", n_rows=400)
+    copy = made.copy()
+    running = {name: made.process(copy, name) for name in NAMES}
+    wait_for(made.folder / "east" / "results" / "log.jsonl", 20)
+    running["south"].send_signal(signal.SIGINT)
+    [text] = ended({"south": running["south"]}, 130).values()
+    assert "run the same command to go on" in text
+    running["east"].kill()
+    running["east"].communicate()
+    for name in ("east", "south"):
+        running[name] = made.process(copy, name)
+    for name, text in ended(running).items():
+        assert name == "north" or "going on from the last checkpoint" in text
+    expected = made.expected()
+    for place, name in enumerate(NAMES):
+        part = vpem.load(made.folder / name / "results" / "model.vpem")
+        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], rtol=1e-9)
+
+
 def test_two_go_on_without_the_third(tmp_path):
     made = Clinics(tmp_path / "clinics", links="complete", model="tol = 0\nmax_iter = 150", n_rows=400)
     copy = made.copy()
