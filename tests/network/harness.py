@@ -44,15 +44,16 @@ class Study:
     """A study in a folder, and its processes; a context that ends them."""
 
     def __init__(
-        self, folder, links, *, n_parties, adding="consensus", rows=300, max_iter=60, secure=False, **changes
+        self, folder, links, *, n_parties, adding="consensus", rows=300, max_iter=60, secure=False, X=None, **changes
     ):
         from network.party import SUMS
 
         self.folder, self.n_parties, self.links = folder, n_parties, links
         self.numbers = sorted({end for link in links for end in link})
-        rng = np.random.default_rng(0)
-        X = rng.normal(size=(rows, 2 * n_parties)) + 1.5 * (np.arange(rows) % 2)[:, None]
-        self.partition = [[2 * number, 2 * number + 1] for number in range(n_parties)]
+        if X is None:
+            rng = np.random.default_rng(0)
+            X = rng.normal(size=(rows, 2 * n_parties)) + 1.5 * (np.arange(rows) % 2)[:, None]
+        self.partition = [list(one) for one in np.split(np.arange(X.shape[1]), n_parties)]
         for number, columns in enumerate(self.partition):
             np.save(folder / f"{number}.npy", X[:, columns])
         settings = {"n_components": 2, "tol": 0.0, "max_iter": max_iter}

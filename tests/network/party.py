@@ -17,6 +17,7 @@ from vpem.transports.zenoh import Peer, Tls, Wiring, open_wire
 
 SUMS = {
     "consensus": Consensus(4),
+    "paper": Consensus(100),
     "tree": Tree(),
     "star": Star(),
     "differences": Differences(Tree()),
@@ -72,6 +73,7 @@ def main(path, number, changes):
 
     def watch(told):
         line = {"event": type(told).__name__, "after": round(time.monotonic() - begin, 3), **asdict(told)}
+        line |= {"cpu": time.process_time(), "thread_cpu": time.thread_time()}
         log.write(json.dumps(line) + "\n")
 
     hello = Hello(
