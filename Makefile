@@ -65,8 +65,9 @@ soak: $(STAMP) ## parties killed at random moments, 100 or KILLS=20; many minute
 bench: $(STAMP) ## speed and memory, side by side with scikit-learn and a naive simulation; minutes
 	$(BIN)/python benchmarks/speed.py
 
-bench-network: $(STAMP) ## links beside bare zenoh and bare sockets, in one run; minutes
+bench-network: $(STAMP) ## links beside bare zenoh and bare sockets, and whole studies; minutes
 	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/studies.py
 
 format: $(STAMP) ## put the code into its usual form
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Whole studies as processes over mTLS on this machine: 8 parties of HTRU2 on a ring, and 30 parties.
+"""Whole studies as processes over mTLS on this machine: 8 parties of HTRU2 on a ring, 30 parties, a million rows.
 
 For each iteration: seconds, processor time of all processes and how much of it is the agents' own (maths, encoding,
 checkpoints; the rest is links, zenoh and TLS), bytes sent beside what `vpem plan` expects.
@@ -9,9 +9,11 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import networkx as nx
+import numba
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -65,6 +67,40 @@ def show(name, X, links, adding, n_iterations, **more):
     print(f"{name:<34} {times}   {sizes}   simulation with its start {simulated:.3f} s", flush=True)
 
 
+def show_large(adding, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=6):
+    """Two parties with many rows: an iteration beside the simulation's pass over one block, and memory."""
+    from network.harness import Study
+    from vpem import VerticalGaussianMixture
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 2 * n_columns))
+    X += 3 * rng.normal(size=(n_components, 2 * n_columns))[np.arange(n_rows) % n_components]
+    settings = {"tol": 0.0, "init_params": "random", "random_state": 0, "standardize": False}
+    alone = VerticalGaussianMixture(n_components, partition=[list(range(n_columns))], **settings)
+    times = []
+    numba.set_num_threads(1)  # as the processes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are to end early
+        for number in (1, 1, n_iterations + 1):
+            begin = time.perf_counter(), time.process_time()
+            alone.set_params(max_iter=number).fit(X[:, :n_columns])
+            assert alone.n_iter_ == number
+            times.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
+    one_pass, one_cpu = (np.array(times[2]) - times[1]) / n_iterations
+    with tempfile.TemporaryDirectory() as folder:
+        about = {"components": n_components, "max_iter": n_iterations, "adding": adding, "lease": 10.0}
+        with Study(Path(folder), [[0, 1]], n_parties=2, X=X, secure=True, patience=600.0, **about) as study:
+            seconds, cpu, own, sent = measure(study)
+            [bare] = study.told(0, "Bare")
+            most = max(line["most_bytes"] for line in study.told(0, "Progress"))
+    held = 8 * n_rows * (n_columns + n_components)
+    memory = (most - bare["most_bytes"]) / held
+    print(f"{n_rows:,} x {n_columns} at each of two parties, K={n_components}, {adding}; an iteration:")
+    print(f"  {seconds:.2f} s; simulation of one block alone {one_pass:.2f} s")
+    print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s; simulation {one_cpu:.2f} s")
+    print(f"  sent {sent / 1e6:.1f} MB; memory {memory:.1f} x (columns + responsibilities) beside a bare process")
+
+
 def ring(number):
     """Links of a ring."""
     return [sorted((one, (one + 1) % number)) for one in range(number)]
@@ -84,6 +120,8 @@ def main():
         print("no HTRU_2.csv: set VPEM_DATA to the folder that holds it")
     X = np.random.default_rng(0).normal(size=(1000, 30)) + 1.5 * (np.arange(1000) % 2)[:, None]
     show("30 parties on a ring, differences", X, ring(30), "differences", 10, lease=10.0, patience=600.0)
+    for adding in ("differences", "tree"):
+        show_large(adding)
 
 
 if __name__ == "__main__":

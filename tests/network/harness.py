@@ -44,7 +44,18 @@ class Study:
     """A study in a folder, and its processes; a context that ends them."""
 
     def __init__(
-        self, folder, links, *, n_parties, adding="consensus", rows=300, max_iter=60, secure=False, X=None, **changes
+        self,
+        folder,
+        links,
+        *,
+        n_parties,
+        adding="consensus",
+        rows=300,
+        max_iter=60,
+        secure=False,
+        X=None,
+        components=2,
+        **changes,
     ):
         from network.party import SUMS
 
@@ -56,7 +67,7 @@ class Study:
         self.partition = [list(one) for one in np.split(np.arange(X.shape[1]), n_parties)]
         for number, columns in enumerate(self.partition):
             np.save(folder / f"{number}.npy", X[:, columns])
-        settings = {"n_components": 2, "tol": 0.0, "max_iter": max_iter}
+        settings = {"n_components": components, "tol": 0.0, "max_iter": max_iter}
         graph = "star" if len(self.numbers) > n_parties else nx.Graph(links)
         if not isinstance(graph, str):
             graph = nx.Graph()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -24,6 +25,11 @@ SUMS = {
     "differences on a star": Differences(Star()),
 }
 CODES = {"finished": 0, "failed": 1, "gave up": 4, "refused": 5, "interrupted": 130}
+
+
+def most_bytes():
+    """Of memory, so far."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def save(path, content):
@@ -65,15 +71,17 @@ def make_wiring(study, number, neighbours):
 
 
 def main(path, number, changes):
+    bare = most_bytes()
     folder, study = Path(path).parent, {**json.loads(Path(path).read_text()), **json.loads(changes)}
     neighbours = [sum(link) - number for link in study["links"] if number in link]
     session, X = make_session(study, folder, number, neighbours)
     log = (folder / f"{number}.log").open("a", buffering=1)
+    log.write(json.dumps({"event": "Bare", "most_bytes": bare}) + "\n")
     begin = time.monotonic()
 
     def watch(told):
         line = {"event": type(told).__name__, "after": round(time.monotonic() - begin, 3), **asdict(told)}
-        line |= {"cpu": time.process_time(), "thread_cpu": time.thread_time()}
+        line |= {"cpu": time.process_time(), "thread_cpu": time.thread_time(), "most_bytes": most_bytes()}
         log.write(json.dumps(line) + "\n")
 
     hello = Hello(
