@@ -1,10 +1,13 @@
 """What a wire over zenoh is made of; what it does is in tests/network."""
 
+import time
 from pathlib import Path
 
 import pytest
 
-from vpem.transports.zenoh import Peer, Tls, Wiring, access_control, settings
+from network.harness import free_ports
+from vpem.transports.datagrams import PIECE_BYTES
+from vpem.transports.zenoh import QUEUE_BYTES, Peer, Tls, Wiring, access_control, open_wire, settings
 from vpem.transports.zenoh_log import _LINE, _problem
 
 TLS = Tls(ca=Path("ca"), certificate=Path("certificate"), key=Path("key"))
@@ -85,3 +88,27 @@ def test_a_neighbour_may_only_speak_for_itself():
 )
 def test_zenohs_log_in_words(line, problem):
     assert _problem(_LINE.fullmatch(f"2026-11-17T05:44:23.489620Z  {line}")[1]) == problem
+
+
+def test_a_neighbour_without_room_wakes_the_wire_when_there_is_room_again():
+    """Without it, two megabytes went out at each look at the time."""
+    ports = free_ports(2)
+    ends = [
+        Wiring(
+            study="s",
+            number=number,
+            listen=f"127.0.0.1:{ports[number]}",
+            peers=(Peer(number=1 - number, name="x", address=f"127.0.0.1:{ports[1 - number]}", connect=number == 0),),
+            tls=None,
+            lease=2.0,
+        )
+        for number in range(2)
+    ]
+    with open_wire(ends[0]) as one, open_wire(ends[1]):
+        assert one.room(1) == QUEUE_BYTES
+        for _ in range(QUEUE_BYTES // PIECE_BYTES):
+            one.send(1, bytes(PIECE_BYTES))
+        end = time.monotonic() + 20
+        assert one.receive(20) == []
+        assert time.monotonic() < end, "woken"
+        assert one.room(1) > 0

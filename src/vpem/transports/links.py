@@ -288,6 +288,11 @@ class Link:
         """The oldest piece that was handed out has been used: there is room for others."""
         self._receiving.consume()
 
+    @property
+    def must_tell(self) -> bool:
+        """Whether the other end waits for room that there is, or for what is missing."""
+        return self._receiving.must_tell
+
     def tell(self, status: Status, now: float) -> None:
         """Send a status now."""
         self.status, self._status_at = status, now

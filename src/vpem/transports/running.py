@@ -265,8 +265,11 @@ class _Running:
             if peer in self.session.connected and self.lives.get(peer) == life:
                 self._take_piece(peer, event)
             with self.lock:
-                if self.links[peer].life == life and self.links[peer].is_up:
-                    self.links[peer].consume()
+                link = self.links[peer]
+                if link.life == life and link.is_up:
+                    link.consume()
+                    if link.must_tell:  # the wire's thread may be waiting for something to come
+                        self._pump(time.monotonic())
 
     def _take_piece(self, peer: int, piece: Piece) -> None:
         """Put a piece to the others of its frame; the session is asked before there is room for more than one."""

@@ -227,7 +227,7 @@ class _Line:
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
         self.n_queued = 0
         self.is_short = False
-        """Whether something waits for room."""
+        """Whether there was no room, so that something may wait for it."""
         self._lock = threading.Lock()
         self.places = threading.Semaphore(INBOX)
         """For datagrams that have come."""
@@ -252,6 +252,7 @@ class _Line:
             if self.n_queued + n_bytes > MOST_QUEUE_BYTES:
                 return
             self.n_queued += n_bytes
+            self.is_short = self.is_short or self.n_queued >= QUEUE_BYTES
         self._queue.put(datagram)
 
     def _send(self) -> None:
@@ -336,11 +337,7 @@ class ZenohWire:
 
     def room(self, peer: int) -> int:
         """How many more bytes to a neighbour are worth queueing now."""
-        line = self._lines[peer]
-        room = QUEUE_BYTES - line.n_queued
-        if room <= 0:
-            line.is_short = True
-        return room
+        return QUEUE_BYTES - self._lines[peer].n_queued
 
     def receive(self, timeout: float) -> list[tuple[int, bytes]]:
         """What has come; waits at most so long, and less if there is room again for a neighbour that had none."""
