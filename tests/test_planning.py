@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import vpem.simulation.starts
-from vpem import Consensus, Differences, Star, Tree, VerticalGaussianMixture
+from vpem import Consensus, Differences, Failures, RunningSums, Star, Tree, VerticalGaussianMixture
 from vpem.core.network.adders import MessageAdder
 from vpem.core.network.costs import find_sendings
 from vpem.core.network.summation import ITERATE, Payload, Shape
@@ -59,6 +59,7 @@ def study_of(model, data=DATA):
         n_init=model.n_init,
         batch_size=model.batch_size,
         hops=model.hops,
+        accelerate=model.accelerate,
     )
 
 
@@ -75,11 +76,20 @@ FIXED = [
     (Tree(), "ring", {}),
     (Tree(), "path", {"hops": 1, "init_params": "k-means++"}),
     (Tree(), GEOMETRIC, {"init_params": "random", "n_init": 2}),
+    (Star(), "star", {"accelerate": "squarem"}),
+    (Star(), "star", {"accelerate": "squarem", "max_iter": 9, "n_components": 1}),
+    (Tree(), "path", {"accelerate": "squarem", "max_iter": 7, "hops": 1, "n_init": 2, "init_params": "random"}),
+    (Tree(), GEOMETRIC, {"accelerate": "squarem", "max_iter": 10, "init_params": "labels"}),
+    (Tree(), "ring", {"accelerate": "squarem", "max_iter": 1}),
+    (Tree(), "ring", {"accelerate": "squarem", "max_iter": 2}),
     (Consensus(7), "ring", {}),
     (Consensus(1), "path", {"init_params": "k-means++", "n_init": 2}),
     (Consensus(), "complete", {"hops": 1}),
     (Consensus(), GEOMETRIC, {"hops": 1, "batch_size": 130}),
     (Consensus(40, weights="laplacian"), "path", {}),
+    (RunningSums(), "ring", {}),
+    (RunningSums(12), GEOMETRIC, {"hops": 1, "batch_size": 130}),
+    (RunningSums(failures=Failures(0.1, seed=1)), "path", {"init_params": "k-means++"}),
 ]
 
 
@@ -89,7 +99,7 @@ def test_fixed_lengths_are_planned_to_the_byte(summation, graph, options, lloyd)
     study = study_of(model)
     assert len(lloyd) <= 1 or study.init_params == "k-means++"
     assert not model.repairs_, "a repair would send a few numbers more"
-    planned, _ = planned_traffic(summation, model._network, study, 4, lloyd[0] if lloyd else 0)
+    planned, _ = planned_traffic(summation, model._network, study, model.max_iter, lloyd[0] if lloyd else 0)
     np.testing.assert_array_equal(planned.table, model.traffic_.table)
     assert (planned.bytes, planned.messages, planned.rounds) == (
         model.traffic_.bytes,
@@ -105,9 +115,10 @@ def test_labels_of_columns_of_few_values_are_shorter():
     assert low.bytes < model.traffic_.bytes < high.bytes
 
 
-def test_agents_send_what_is_planned():
-    model = fitted(Consensus(3), "ring", init_params="random", engine="agents")
-    planned, _ = planned_traffic(Consensus(3), model._network, study_of(model), 4)
+@pytest.mark.parametrize(("summation", "options"), [(Consensus(3), {}), (Tree(), {"accelerate": "squarem"})])
+def test_agents_send_what_is_planned(summation, options):
+    model = fitted(summation, "ring", init_params="random", engine="agents", max_iter=5, **options)
+    planned, _ = planned_traffic(summation, model._network, study_of(model), 5)
     np.testing.assert_array_equal(planned.table, model.traffic_.table)
 
 
@@ -116,6 +127,7 @@ def test_agents_send_what_is_planned():
     [
         *((around, own) for around in (Star(), Tree()) for own in ({}, {"batch_size": 150}, {"n_components": 1})),
         (Tree(), {"hops": 1}),
+        (Tree(), {"accelerate": "squarem"}),
     ],
     ids=str,
 )
@@ -125,6 +137,29 @@ def test_changes_are_between_the_ends_of_the_plan(around, options, lloyd):
     parts = summation, model._network, study_of(model), 30, lloyd[0]
     low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
     assert low.bytes < model.traffic_.bytes <= high.bytes
+    assert (low.table <= model.traffic_.table).all()
+    assert (model.traffic_.table <= high.table).all()
+    for planned in (low, high):
+        assert (planned.messages, planned.rounds) == (model.traffic_.messages, model.traffic_.rounds)
+
+
+@pytest.mark.parametrize(
+    ("graph", "options"),
+    [
+        ("ring", {}),
+        ("path", {"hops": 1}),
+        ("complete", {"batch_size": 150}),
+        (GEOMETRIC, {"n_components": 1}),
+        (GEOMETRIC, {"n_init": 2, "init_params": "random"}),
+    ],
+    ids=str,
+)
+def test_rounded_averages_are_between_the_ends_of_the_plan(graph, options, lloyd):
+    summation = Consensus("auto")
+    model = fitted(summation, graph, max_iter=20, **options)
+    parts = summation, model._network, study_of(model), 20, lloyd[0] if lloyd else 0
+    low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
+    assert low.bytes < model.traffic_.bytes < high.bytes
     assert (low.table <= model.traffic_.table).all()
     assert (model.traffic_.table <= high.table).all()
     for planned in (low, high):
@@ -245,11 +280,20 @@ def test_a_plan_of_a_ring():
     network = make_network({party: [party] for party in range(8)}, "ring")
     found = plan(network, Study(n_rows=1000, n_components=3), iterations=(20, 100))
     names = [one.name for one in found.estimates]
-    assert names == ["Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()", "Consensus('auto')"]
+    assert names == [
+        "Tree()",
+        "Differences(Tree())",
+        "Consensus(100)",
+        "Consensus()",
+        "Consensus('auto')",
+        "RunningSums()",
+    ]
     assert found.default == "Tree()"
-    tree, changes, hundred, enough, _ = found.estimates
+    tree, changes, hundred, enough, _, running = found.estimates
     assert found.cheapest is changes
     assert tree.error_factor == changes.error_factor == 0
+    assert running.error_factor <= 1e-10
+    assert running.rounds.low > enough.rounds.low
     assert enough.error_factor <= 1e-6 < hundred.error_factor * 1e20
     # A circulant matrix: (1 + 2 cos(2 pi j / 8)) / 3
     assert found.spectrum.second == pytest.approx((1 + np.sqrt(2)) / 3)
@@ -277,6 +321,10 @@ def test_summations_are_checked_and_may_be_others():
     with pytest.raises(ValueError, match="expected graph='star'"):
         plan(network, Study(n_rows=10, n_components=2), summations=[Star()])
     assert Consensus(7) in choices(network, rounds=7)
+    jumping = Study(n_rows=10, n_components=2, accelerate="squarem")
+    assert [one.name for one in plan(network, jumping).estimates] == ["Tree()", "Differences(Tree())"]
+    with pytest.raises(ValueError, match="expected accelerate with sums that are the same for all parties"):
+        plan(network, jumping, summations=[Consensus(3)])
 
     class Short(Tree):
         def payload(self, network, shape):
@@ -300,6 +348,8 @@ def test_summations_are_checked_and_may_be_others():
         ({"n_rows": 2, "n_components": 3}, "expected as many rows as components or more, got 2 and 3"),
         ({"init_params": "best"}, "expected init_params to be one of kmeans"),
         ({"batch_size": 0}, "expected batch_size"),
+        ({"accelerate": "more"}, "expected accelerate to be None or 'squarem', got 'more'"),
+        ({"accelerate": "squarem", "batch_size": 5}, "expected no batch_size with accelerate, got 5"),
     ],
 )
 def test_studies_that_cannot_be(wrong, message):

@@ -56,7 +56,7 @@ def test_a_shape_on_a_ring():
     assert "lambda_2 0.8047" in said
     assert "64 rounds for a millionth" in said
     assert "100,000 rows, 3 components, 5 starts of 20 to 100 iterations of EM, 5 to 60 of k-means" in said
-    for name in ("Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()"):
+    for name in ("Tree()", "Differences(Tree())", "Consensus(100)", "Consensus()", "RunningSums()"):
         assert name in said
     assert "exact in the end" in said
     assert "sending the table once: 6.4 MB, 532 ms; gzipped: not known without the table" in said
@@ -140,6 +140,7 @@ def test_every_column_is_a_party_and_some_are_left_out():
         ["--graph", "links.txt", "--hops", 1],
         ["--graph", "ring", "--batch-size", 70],
         ["--graph", "links.txt", "--hops", 1, "--rounds", 4],
+        ["--graph", "links.txt", "--accelerate", "squarem"],
     ],
     ids=str,
 )
@@ -161,6 +162,14 @@ def test_a_fit_by_differences_stays_within_the_bounds():
     choice = planned(*same, "--iterations", 6)["choices"]["Differences(Tree())"]
     assert choice["bounds"][0] < sent["bytes"] < choice["bounds"][1]
     assert choice["messages"] == [sent["messages"]] * 2
+
+
+def test_a_fit_over_links_that_lose_messages_sends_so_much():
+    same = ["people.csv", "--parties", "parties.toml", "-k", 2, "--init", "random", "--starts", 1, "--graph", "ring"]
+    run("fit", *same, "--sum", "running", "--tol", 0, "--max-iter", 6, "-o", "m")
+    sent = json.loads(run("show", "m", "--json").stdout)
+    choice = planned(*same, "--iterations", 6)["choices"]["RunningSums()"]
+    assert choice["bytes"] == [sent["bytes"]] * 2 == choice["bounds"]
 
 
 def test_how_a_fit_is_told():
@@ -194,6 +203,8 @@ SHAPE = ["--rows", 100, "--parties", 4, "-k", 2]
         ([*SHAPE, "--graph", "rnig"], "expected a graph by name"),
         ([*SHAPE, "--init", "best"], "expected --init to be one of its words"),
         ([*SHAPE, "--starts", 0], "expected n_init to be a whole number, 1 or more, got 0"),
+        ([*SHAPE, "--accelerate", "more"], "expected accelerate to be None or 'squarem', got 'more'"),
+        ([*SHAPE, "--graph", "ring", "--accelerate", "squarem", "--rounds", 3], "expected no --rounds with --accel"),
         ([*SHAPE, "--hops", 1], "expected hops=0 on a star"),
         (["--rows", 1, "--parties", 4, "-k", 2], "expected as many rows as components or more, got 1 and 2"),
         (["--rows", 10, "--parties", 0, "-k", 2], "expected one party or more"),

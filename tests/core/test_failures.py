@@ -14,7 +14,7 @@ from vpem import Consensus, Failures, RunningSums, Tree
 from vpem.core.network.adders import MessageAdder, linear_adder
 from vpem.core.network.failures import link_pairs, message_numbers
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Shape, can_have_sent
+from vpem.core.network.summation import Place, Shape, WrongMessageError, can_have_sent
 from vpem.datasets import random_geometric_graph
 
 N_VALUES = 5
@@ -138,7 +138,7 @@ def test_summations_check_what_they_get():
     for kind in (Consensus, RunningSums):
         with pytest.raises(ValueError, match=r"failures to be None or Failures\(...\), got 0.1"):
             kind(3, failures=0.1)
-    with pytest.raises(ValueError, match="a whole number, 1 or more, got 0"):
+    with pytest.raises(ValueError, match="a whole number, 1 to 65536, got 0"):
         RunningSums(0)
     with pytest.raises(ValueError, match=r"from 0 to less than 1, got 1\.5"):
         RunningSums(loss=1.5)
@@ -360,3 +360,16 @@ def test_nothing_holds_an_agent_up_in_rounds_that_may_miss_messages():
     assert not can_have_sent(tree, 1, 1, 0, -1)
     *_, last = summation.schedule(network, 1, values=True, decision=False)
     assert last[:5] == ("flood", (0, 2), (0, 2), False, False)
+
+
+def test_totals_that_no_agent_can_have_come_to_are_refused():
+    network, shape = network_on(nx.path_graph(2)), Shape(3, 2)
+    summation, place = RunningSums(rounds=5), Place(network, 0, shape)
+    state = summation.combine(place, 0, summation.begin(place, {}, np.ones(6)), {1: np.append(np.ones(6), 0.5)})
+    assert summation.combine(place, 1, state, {1: np.append(np.ones(6), 0.75)})["share"].shape == (7,)
+    for weight in (0.5, 0.0, -1.0, 1e9, np.nan):
+        with pytest.raises(WrongMessageError, match=r"whose weight grows from 0\.5, to 12") as raised:
+            summation.combine(place, 1, state, {1: np.append(np.ones(6), weight)})
+        assert raised.value.sender == 1
+    with pytest.raises(WrongMessageError, match="finite numbers"):
+        summation.combine(place, 1, state, {1: np.append(np.full(6, -1.7e308), 0.75)})

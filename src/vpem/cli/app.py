@@ -123,7 +123,7 @@ Way = Annotated[
     typer.Option(
         "--sum",
         help="How the network adds. exact: a server, or a tree on other graphs; differences: the same with rounded "
-        "changes, far fewer bytes; consensus: the paper's averages.",
+        "changes, far fewer bytes; consensus: the paper's averages; running: averages over links that lose messages.",
         show_default="exact",
     ),
 ]
@@ -131,8 +131,8 @@ Accelerate = Annotated[str | None, typer.Option(help="squarem: extrapolate, for 
 Rounds = Annotated[
     str | None,
     typer.Option(
-        help="Rounds of consensus for each sum; auto: few, as each sum goes on from the last one. If not given, as "
-        "many as the graph needs."
+        help="Rounds of consensus for each sum; auto: few, as each sum goes on from the last one, and of rounded "
+        "changes. If not given, as many as the graph needs."
     ),
 ]
 Covariance = Annotated[str, typer.Option(help="full, tied, diag or spherical, within each block.")]

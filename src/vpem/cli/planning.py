@@ -13,6 +13,7 @@ from rich.table import Table
 
 import vpem
 from vpem.cli.app import (
+    Accelerate,
     BatchSize,
     Decimal,
     Encoding,
@@ -82,6 +83,7 @@ def plan(
     init: Init = "kmeans",
     starts: Starts = STARTS_THAT_SERVE,
     batch_size: BatchSize = None,
+    accelerate: Accelerate = None,
     iterations: Annotated[str, typer.Option(help="Of EM in each start, from and to.")] = "20..100",
     kmeans_iterations: Annotated[str, typer.Option(help="Of k-means in each start, from and to.")] = "5..60",
     bandwidth: Annotated[str, typer.Option(help="Of each agent, in bits or bytes, as 1Gbit or 10MB/s.")] = "100Mbit",
@@ -109,8 +111,8 @@ def plan(
     line, values = Line(parse_bandwidth(bandwidth), parse_latency(latency)), None
     own: Summation | None = None
     if tables and tables[0].suffix == ".toml":
-        given = [components is not None, parties is not None, graph != "star", hops != 0, rounds is not None]
-        network, study, shared = _of_study(tables, rows, columns, any(given))
+        given = [components, parties, rounds, accelerate, graph if graph != "star" else None, hops or None]
+        network, study, shared = _of_study(tables, rows, columns, any(one is not None for one in given))
         own, (low, high), most = shared.summation, spans["iterations"], shared.model.max_iter
         spans["iterations"] = min(low, most), min(high, most)
         wanted = choices(network)
@@ -119,16 +121,21 @@ def plan(
         check_choices(init=(init, STARTS))
         check_graph(graph)
         number = number_of_rounds(rounds)
+        if number is not None and accelerate is not None:
+            raise TableError(
+                "expected no --rounds with --accelerate, which needs sums that are the same for all parties"
+            )
         if tables:
             form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
             held, n_rows, values = _shape_of_tables(tables, id_column, parties, ignore, form, graph, [rows, columns])
         else:
             held, n_rows, values = _shape_given(rows, parties, columns)
         about: Any = {"init_params": init, "n_init": starts, "batch_size": batch_size, "hops": hops}
-        study = Study(n_rows=n_rows, n_components=_number_of_components(components), **about)
+        study = Study(n_rows=n_rows, n_components=_number_of_components(components), accelerate=accelerate, **about)
         network = _network(held, read_graph(graph, list(held)), hops, seed)
         wanted = choices(network, number)
-    found = make_plan(network, study, **spans, line=line, summations=wanted, rows=values)
+    ways = [one for one in wanted if study.allows(one)]
+    found = make_plan(network, study, **spans, line=line, summations=ways, rows=values)
     if as_json:
         typer.echo(json.dumps(_as_dict(found, spans, own), indent=1))
     else:
@@ -153,7 +160,7 @@ def _of_study(
     if len(files) > 1 or is_more_given:
         raise TableError(
             "expected --rows and --columns alone with a study's file, which says the number of components, the "
-            "parties, the links, the hops and the rounds"
+            "parties, the links, the hops, the rounds and the acceleration"
         )
     shared = read_study(files[0])
     if rows is None:
@@ -168,6 +175,7 @@ def _of_study(
         n_init=asked.starts,
         batch_size=None,
         hops=asked.hops,
+        accelerate=asked.accelerate,
     )
     links: Any = "star" if shared.server is not None else nx.Graph(list(shared.links))
     return _network(held, links, asked.hops, shared.seed), study, shared

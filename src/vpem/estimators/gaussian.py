@@ -53,9 +53,10 @@ class VerticalGaussianMixture(VerticalMixture):
 
     Each component's covariance is block-diagonal, one block for each party (or hub of parties): a party updates
     its own block from its own columns, and the parties need nothing from each other but the sum of their
-    log-densities. On a star, where a server adds, this equals centralized EM with block-diagonal covariances. On
-    any other connected graph the parties average with their neighbours (consensus), and every root keeps its own
-    estimates. The whole network lives in this process (see `engine`), and what it would send is counted.
+    log-densities. On a star, where a server adds, and on any other connected graph, where terms go up and down a
+    spanning tree, this equals centralized EM with block-diagonal covariances. Where parties average with their
+    neighbours instead (consensus), every root keeps its own estimates. The whole network lives in this process (see
+    `engine`), and what it would send is counted.
 
     Gaps (NaN) are welcome, whole rows of a party among them: the fit is exact EM on what was observed, if values are
     missing at random.
@@ -74,8 +75,8 @@ class VerticalGaussianMixture(VerticalMixture):
     summation : Star, Tree, Differences, Consensus, RunningSums or None, default=None
         How the network adds. None: the exact sum, ``Star()`` on a star, else ``Tree()``. ``Differences(...)`` around
         one of these sends far fewer bytes. ``Consensus(rounds)`` is the paper's, for comparison and for links that
-        come and go; ``Consensus("auto")`` averages with far fewer rounds. ``RunningSums()`` is for links that lose
-        messages.
+        come and go; ``Consensus("auto")`` averages with far fewer rounds and bytes. ``RunningSums()`` is for links
+        that lose messages.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         As scikit-learn defines them, within each block.
     shrinkage : float, "oas", "auto" or None, default=None

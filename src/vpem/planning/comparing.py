@@ -106,9 +106,14 @@ def plan(
     >>> found.cheapest.name, found.default, found.table.bytes
     ('Differences(Star())', 'Star()', 24000)
     """
-    wanted = choices(network) if summations is None else list(summations)
+    wanted = [one for one in choices(network) if study.allows(one)] if summations is None else list(summations)
     for summation in wanted:
         summation.check(network)
+        if not study.allows(summation):
+            raise ValueError(
+                f"expected accelerate with sums that are the same for all parties, got {summation!r}; try Tree() or "
+                "Differences(Tree()), or accelerate=None"
+            )
     found = [
         estimate(one, network, study, iterations=iterations, kmeans_iterations=kmeans_iterations, line=line)
         for one in wanted

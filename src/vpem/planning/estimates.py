@@ -9,6 +9,7 @@ from vpem.core.blocks.batches import batch_slices
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.differences import Differences
 from vpem.core.network.parties import Network
+from vpem.core.network.running import RunningSums
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Shape, Summation
 from vpem.core.network.tree import Tree
@@ -129,7 +130,7 @@ def choices(network: Network, rounds: int | Literal["auto"] | None = None) -> li
     averages = [Consensus(PAPER_ROUNDS), Consensus(), Consensus("auto")]
     if rounds is not None and rounds not in ("auto", PAPER_ROUNDS):
         averages.append(Consensus(rounds))
-    return [Tree(), Differences(Tree()), *averages]
+    return [Tree(), Differences(Tree()), *averages, RunningSums()]
 
 
 def short_name(value: Any) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.batches import batch_slices
+from vpem.core.decisions.acceleration import N_DECISIONS, SIZES, n_jumps
 from vpem.core.decisions.initial import n_candidates
 from vpem.core.decisions.labels import Labels, packets_of
 from vpem.core.network.costs import Sendings, find_sendings
@@ -23,7 +24,7 @@ from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import ITERATE, NO_MEMORY, Lengths, Shape, Summation
 from vpem.core.network.traffic import Traffic
-from vpem.core.settings import STARTS, n_decisions
+from vpem.core.settings import ACCELERATIONS, STARTS, n_decisions
 
 Pick = Callable[[Lengths], int]
 """Which of the lengths that messages may have."""
@@ -42,6 +43,8 @@ class Study:
     batch_size : int, optional
     hops : int, default=0
         As they were given to the network.
+    accelerate : "squarem" or None, default=None
+        Needs sums that are the same for all parties, and no `batch_size`.
     """
 
     n_rows: int
@@ -50,6 +53,7 @@ class Study:
     n_init: int = 1
     batch_size: int | None = None
     hops: int = 0
+    accelerate: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in {"n_rows": 1, "n_components": 1, "n_init": 1, "batch_size": 1, "hops": 0}.items():
@@ -62,6 +66,14 @@ class Study:
             )
         if self.init_params not in STARTS:
             raise ValueError(f"expected init_params to be one of {', '.join(STARTS)}, got {self.init_params!r}")
+        if self.accelerate not in (None, *ACCELERATIONS):
+            raise ValueError(f"expected accelerate to be None or 'squarem', got {self.accelerate!r}")
+        if self.accelerate is not None and self.batch_size is not None:
+            raise ValueError(f"expected no batch_size with accelerate, got {self.batch_size}; try accelerate=None")
+
+    def allows(self, summation: Summation) -> bool:
+        """Whether a fit can add so."""
+        return self.accelerate is None or summation.is_common
 
 
 class Exchange(NamedTuple):
@@ -138,12 +150,15 @@ def fit_exchanges(
     """Exchanges of a whole fit after the meeting and pooling, the same ones together.
 
     Every start takes so many iterations; one pass more tells all to stop. Repairs of broken components, a few
-    numbers each, come on top.
+    numbers each, come on top. So does the last exchange of an accelerated start that ends by itself after an even
+    number of iterations: if no more are allowed, there is none.
     """
     one_start = start_exchanges(summation, network, study, kmeans_iterations)
     one_pass = [part._replace(times=iterations + 1) for part in pass_exchanges(summation, study)]
+    jumps = 0 if study.accelerate is None else n_jumps(iterations)
+    between = [Exchange(SIZES, N_DECISIONS, times=jumps)] if jumps else []
     counts: dict[Exchange, int] = {}
-    for part in [one for whole in (*one_start, *one_pass) for one in in_stages(summation, whole)]:
+    for part in [one for whole in (*one_start, *one_pass, *between) for one in in_stages(summation, whole)]:
         alone = part._replace(times=1)
         counts[alone] = counts.get(alone, 0) + part.times * study.n_init
     return [part._replace(times=times) for part, times in counts.items() if times > 0]

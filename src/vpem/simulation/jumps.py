@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vpem.core.decisions.acceleration import Cycle, Decision, make_point, take_point
-from vpem.core.network.summation import Shape
+from vpem.core.decisions.acceleration import SIZES, Cycle, Decision, make_point, take_point
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Mixture
 
@@ -41,7 +40,7 @@ class Jumper:
         sizes = self.cycle.sizes()
         terms = sizes[1:].copy()
         terms[0] += sizes[0]
-        total = self.channel.add(terms, Shape(0, 0, 2), n_decisions=len(decision))
+        total = self.channel.add(terms, SIZES, n_decisions=len(decision))
         point, self.cycle = self.cycle.jump(total[0], decision)
         if point is None:
             return after

@@ -57,6 +57,8 @@ class Repairer:
             rows = self.queue.choose(worst_rows)
             self.queue, repaired = self.queue.take(len(rows))
             mixture = repair_mixture(problem, mixture, repaired, rows)
+            if repaired:
+                self.channel.forget()  # what is carried of a component that is another one now would only mislead
         findings = np.min(
             [
                 self.queue.find_broken(counts[view], collapsed[hub], repaired, hub, len(network.hubs))

@@ -16,7 +16,7 @@ from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.weights import make_weights, normalize
-from vpem.core.decisions.acceleration import Point, make_point, take_point
+from vpem.core.decisions.acceleration import SIZES, Point, make_point, take_point
 from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
@@ -107,7 +107,7 @@ def offer_jump(work: Work, progress: Progress) -> Offer:
         values = sizes[1] + sizes[0] if work.is_first_root else sizes[1]
         is_sound = not np.isfinite(run.findings).any()
         decision = np.array([float(_would_stop(work, run)), run.history[-1], float(is_sound)])
-    return Offer(Shape(0, 0, 2), values, decision)
+    return Offer(SIZES, values, decision)
 
 
 def absorb_jump(work: Work, progress: Progress, outcome: Outcome) -> Progress:
@@ -140,6 +140,8 @@ def absorb_repair(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     if run.block is not None and run.weights is not None and repaired:
         block = work.density.restart(run.block, repaired, work.rows(rows), work.overall.blocks[0])
         run = replace(run, block=block, weights=repair_weights(run.weights, repaired))
+    if repaired:
+        progress = replace(progress, memories={})  # of a component that is another one now
     run = replace(_find_broken(work, run, repaired), earlier=())
     return replace(progress, phase="iterate", run=run)
 

@@ -380,6 +380,7 @@ def warm_up() -> None:
     kernels.collect_rows(X, np.zeros((1, 4)), one[0], *np.zeros((3, 1, 4)))
     kernels.respond(one.copy(), np.zeros((1, 1)), np.zeros((1, 2)), np.zeros((1, 1)), np.zeros(1), True)
     kernels.respond_nearest(one.copy(), np.zeros((1, 2)), np.zeros((1, 1)))
+    kernels.find_largest(np.zeros((1, 1)), np.zeros(1, dtype=np.uint8), np.zeros(1))
     packed = np.zeros((1, 4)), np.ones((1, 4)), np.zeros((1, 4)), np.zeros(1)
     kernels.pass_columns(X, *packed, *np.zeros((4, 1, 4)), np.zeros(1), np.zeros(2), np.zeros(1))
     for is_matrix in (True, False):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.decisions.stopping import EQUAL
+from vpem.core.network.summation import Shape
 
 Array = NDArray[np.float64]
 Point = tuple[Array, ...]
@@ -29,8 +30,12 @@ FIRST_LONGEST, LONGER = 4.0, 4.0
 PASSES = 2
 """Iterations in a cycle."""
 
+SIZES = Shape(0, 0, 2)
+"""What all add before a jump, see `Cycle.sizes`."""
+
 Decision = Array
 """Of a jump, as the smallest of all agents': whether all would stop, the bound, whether nothing is broken."""
+N_DECISIONS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +96,11 @@ class Cycle:
         there = tuple(a + 2 * length * (b - a) + length**2 * (c - 2 * b + a) for a, b, c in ways)
         safe = self.points[-1] if self.points else ()
         return there, replace(self.again(), longest=longest, safe=safe, bound=bound)
+
+
+def n_jumps(iterations: int) -> int:
+    """Exchanges of sizes in a run of so many iterations, if no more are allowed and nothing is repaired."""
+    return max(0, iterations - 1) // PASSES
 
 
 def make_point(weights: Array, blocks: Sequence[Block], density: Density) -> Point:

@@ -97,15 +97,22 @@ def encode(changes, scale, codes):  # type: ignore[no-untyped-def]
 
 
 @compiled(PRECISE)
+def decoding_table(scale):  # type: ignore[no-untyped-def]
+    """What each code stands for; (256,)."""
+    table = np.zeros(256)
+    for code in range(4, 128):
+        table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
+        table[code + 128] = -table[code]
+    return table
+
+
+@compiled(PRECISE)
 def add_decoded(codes, scale, references, memory, out):  # type: ignore[no-untyped-def]
     """What codes (n_rows * (n_components - 1),) stand for, added to memory, as out; (n_rows, n_components) both.
 
     They may be the same array.
     """
-    table = np.zeros(256)
-    for code in range(4, 128):
-        table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
-        table[code + 128] = -table[code]
+    table = decoding_table(scale)
     i = 0
     for m in range(memory.shape[0]):
         r = references[m]

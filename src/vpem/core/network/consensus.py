@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
 from vpem.core.network import tracking
+from vpem.core.network.averages import check_links, combinations, share
 from vpem.core.network.chebyshev import Averaging, accelerate
 from vpem.core.network.coding import whole_numbers
 from vpem.core.network.failures import Failures, link_pairs
@@ -129,11 +130,7 @@ class Consensus(Summation):
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there are no links between parties, or alpha does not average over them."""
-        if network.is_star:
-            raise ValueError(
-                "expected a graph with links between the parties for Consensus, got a star, whose server adds "
-                "exactly; try graph='ring', 'complete', 'path' or a networkx.Graph, or leave summation=None"
-            )
+        check_links(network, "Consensus")
         if self.alpha is not None:
             self.mixing_matrix(network)
         if self.failures is not None:
@@ -306,7 +303,7 @@ class Consensus(Summation):
         if term is None:
             return {}
         network = place.network
-        return {"values": term * (len(network.parties) / len(network.hub(place.position).members))}
+        return {"values": term * share(network, network.hub(place.position))}
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (all are the same)
         """The term on its way down the hub's tree, the average so far; or its change."""
@@ -351,12 +348,5 @@ class Consensus(Summation):
         """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
         if self.rounds == AUTO or self.failures is not None:
             return None
-        n_agents = len(network.parties)
         averaging = np.linalg.matrix_power(self.mixing_matrix(network), self.n_rounds(network))
-        roots = [hub.root for hub in network.hubs]
-        return np.column_stack(
-            [
-                averaging[np.ix_(roots, hub.members)].sum(axis=1) * (n_agents / len(hub.members))
-                for hub in network.hubs
-            ]
-        )
+        return combinations(network, averaging)

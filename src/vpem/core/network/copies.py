@@ -1,41 +1,66 @@
 """Copies of rows that all neighbours of an agent have, and that coded changes move; and averages that go by them.
 
 A row is a log-density for each component, of which only differences count: in copies and averages, the leading
-component has 0. What is coded are changes against the component that led in the copy before, which both ends know. So
-the competition of a row's best components is never lost beside one that is far away.
+component has 0. What is coded are changes against a component that leads: the one that led in the copy before, which
+both ends know, or another one, which is told, if that has fallen far behind. So the competition of a row's best
+components is never lost beside one that is far away: it is never the difference of two large numbers.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.compiling import PRECISE, compiled
-from vpem.core.network.coding import DECIDED, LARGEST, PLACES, ROUNDING, SHIFT, UNSIGNED, encode, exponent_of
+from vpem.core.network.coding import (
+    DECIDED,
+    LARGEST,
+    ROUNDING,
+    SHIFT,
+    UNSIGNED,
+    decoding_table,
+    encode,
+    exponent_of,
+)
 
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
+Leaders = NDArray[np.uint16]
+
+LEADER = np.dtype("<u2")
+"""A component's number and one, or 0, in a message."""
 
 
 @compiled(PRECISE)
-def find_moves(values, copy, least, is_sparing, changes):  # type: ignore[no-untyped-def]
+def leader_of(row):  # type: ignore[no-untyped-def]
+    """The first of the largest numbers; row (n_components,)."""
+    leader = 0
+    for k in range(1, row.shape[0]):
+        if row[k] > row[leader]:
+            leader = k
+    return leader
+
+
+@compiled(PRECISE)
+def find_moves(values, copy, least, is_sparing, leaders, changes):  # type: ignore[no-untyped-def]
     """How far a copy is behind, rounded, 0 where that does not matter; returns the largest of these numbers.
 
     values, copy (n_rows, n_components); changes (n_rows, n_components - 1) are whole numbers: the exponent and two
     bits of a float, with a sign. A change matters from `least` on; if `is_sparing`, that of a component that is far
-    behind matters from a quarter of what it is behind beyond `DECIDED`.
+    behind matters from a quarter of what it is behind beyond `DECIDED`. leaders (n_rows,): 0 where changes are
+    against the component that leads in the copy; otherwise, as that has fallen far behind, one more than the number
+    of the component that they are against.
     """
     n_rows, n_components = copy.shape
     largest = 0
     change = np.empty(1)
     bits = change.view(np.int64)
     for m in range(n_rows):
-        leader, j = 0, 0
-        for k in range(1, n_components):
-            if copy[m, k] > copy[m, leader]:
-                leader = k
+        leader, first, j = leader_of(copy[m]), leader_of(values[m]), 0
+        leaders[m] = 0
+        if values[m, leader] < values[m, first] - DECIDED:
+            leader = first
+            leaders[m] = 1 + first
         for k in range(n_components):
             if k == leader:
                 continue
@@ -53,18 +78,15 @@ def find_moves(values, copy, least, is_sparing, changes):  # type: ignore[no-unt
 
 
 @compiled(PRECISE)
-def move(codes, scale, copy, out):  # type: ignore[no-untyped-def]
-    """A copy, moved by what codes (n_rows * (n_components - 1),) stand for; copy, out (n_rows, n_components)."""
-    table = np.zeros(256)
-    for code in range(4, 128):
-        table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
-        table[code + 128] = -table[code]
+def move(codes, scale, leaders, copy, out):  # type: ignore[no-untyped-def]
+    """A copy, moved by what codes (n_rows * (n_components - 1),) stand for; copy, out (n_rows, n_components).
+
+    leaders (n_rows,) as in `find_moves`.
+    """
+    table = decoding_table(scale)
     i = 0
     for m in range(copy.shape[0]):
-        leader = 0
-        for k in range(1, copy.shape[1]):
-            if copy[m, k] > copy[m, leader]:
-                leader = k
+        leader = leaders[m] - 1 if leaders[m] > 0 else leader_of(copy[m])
         top = copy[m, leader]
         for k in range(copy.shape[1]):
             out[m, k] = copy[m, k]
@@ -101,19 +123,20 @@ def settle(values):  # type: ignore[no-untyped-def]
             values[m, k] -= top
 
 
-def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) -> tuple[int, Bytes]:
-    """The scale and the codes, (n_rows * (n_components - 1),), of what a copy lacks."""
+def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) -> tuple[int, Bytes, Leaders]:
+    """The scale and the codes, (n_rows * (n_components - 1),), of what a copy lacks, and leaders that are told."""
     changes = np.empty((len(copy), max(copy.shape[1] - 1, 0)), dtype=np.int16)
-    scale = exponent_of(find_moves(values, copy, least, is_sparing, changes))
+    leaders = np.empty(len(copy), dtype=LEADER)
+    scale = exponent_of(find_moves(values, copy, least, is_sparing, leaders, changes))
     codes = np.empty(changes.size, dtype=np.uint8)
     encode(changes.ravel(), scale, codes)
-    return scale, codes
+    return scale, codes, leaders
 
 
-def moved(copy: Array, scale: int, codes: Bytes) -> Array:
+def moved(copy: Array, scale: int, codes: Bytes, leaders: Leaders) -> Array:
     """A copy after what was sent."""
     found = np.empty_like(copy)
-    move(codes, scale, copy, found)
+    move(codes, scale, leaders, copy, found)
     return found
 
 

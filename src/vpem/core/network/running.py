@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.averages import check_links, combinations, share
 from vpem.core.network.failures import Failures
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
@@ -23,6 +24,7 @@ from vpem.core.network.summation import (
     Round,
     Shape,
     Summation,
+    WrongMessageError,
     flood_rounds,
     term_rounds,
 )
@@ -32,6 +34,12 @@ NEGLIGIBLE = 1e-10
 
 SMALLEST_RATE = 1e-9
 """Below it, one round averages to rounding."""
+
+LARGEST = 1e290
+"""Numbers in a message, so that no sum of them is infinite."""
+
+MOST_ROUNDS = 2**16
+"""Of a sum."""
 
 NO_CHANCE = 1e-9
 """Chance below which it is not bad luck that nothing has come over a link."""
@@ -68,13 +76,15 @@ class RunningSums(Summation):
     loss: float = 0.1
     failures: Failures | None = None
 
-    burst: ClassVar[int] = 2**16
+    burst: ClassVar[int] = MOST_ROUNDS
     """An agent that hears nothing goes on all the same, to the end of the sum."""
 
     def __post_init__(self) -> None:
         rounds, loss = self.rounds, self.loss
-        if rounds is not None and (not isinstance(rounds, Integral) or isinstance(rounds, bool) or rounds < 1):
-            raise ValueError(f"expected rounds to be None or a whole number, 1 or more, got {rounds!r}")
+        if rounds is not None and (
+            not isinstance(rounds, Integral) or isinstance(rounds, bool) or not 1 <= rounds <= MOST_ROUNDS
+        ):
+            raise ValueError(f"expected rounds to be None or a whole number, 1 to {MOST_ROUNDS}, got {rounds!r}")
         if not isinstance(loss, Real) or isinstance(loss, bool) or not 0 <= loss < 1:
             raise ValueError(f"expected loss, a share of messages, from 0 to less than 1, got {loss!r}")
         if self.failures is not None and not isinstance(self.failures, Failures):
@@ -82,11 +92,7 @@ class RunningSums(Summation):
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there are no links between parties, or failures are listed of others."""
-        if network.is_star:
-            raise ValueError(
-                "expected a graph with links between the parties for RunningSums, got a star, whose server adds "
-                "exactly; try graph='ring', 'complete', 'path' or a networkx.Graph, or leave summation=None"
-            )
+        check_links(network, "RunningSums")
         if self.failures is not None:
             self.failures.check(network)
 
@@ -168,7 +174,7 @@ class RunningSums(Summation):
         if term is None:
             return {}
         network = place.network
-        scale = len(network.parties) / len(network.hub(place.position).members)
+        scale = share(network, network.hub(place.position))
         return self._split(place, np.append(term * scale, 1.0))
 
     def _split(self, place: Place, mass: Array) -> Memory:
@@ -192,11 +198,22 @@ class RunningSums(Summation):
                 network, place.count, step - network.depth, peer, position
             ):
                 name = f"heard {peer}"
+                self._check_total(place, peer, theirs, state.get(name))
                 mass += theirs - state[name] if name in state else theirs
                 heard[name] = theirs
         mass /= 1 + len(network.neighbours[position])
         kept = {name: array for name, array in state.items() if name != "mass"}
         return {**kept, "share": mass, "told": state["told"] + mass, **heard}
+
+    def _check_total(self, place: Place, peer: Position, total: Array, before: Array | None) -> None:
+        """Raise WrongMessageError for a running total that no agent can have come to."""
+        weight, least = total[-1], 0.0 if before is None else before[-1]
+        most = len(place.network.parties) * (1.0 + self.n_rounds(place.network))
+        if not least < weight <= most or not np.abs(total[:-1]).max(initial=0.0) < LARGEST:
+            raise WrongMessageError(
+                peer,
+                f"expected a total of finite numbers whose weight grows from {least:g}, to {most:g}, got {weight:g}",
+            )
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Mass divided by weight."""
@@ -220,10 +237,7 @@ class RunningSums(Summation):
             given[one, other] = given[other, one] = 1.0
         after = np.linalg.matrix_power(given * shares, self.n_rounds(network) if n_agents > 1 else 1)
         after /= after.sum(axis=1, keepdims=True)
-        roots = [hub.root for hub in network.hubs]
-        return np.column_stack(
-            [after[np.ix_(roots, hub.members)].sum(axis=1) * (n_agents / len(hub.members)) for hub in network.hubs]
-        )
+        return combinations(network, after)
 
 
 def _rate(shares: Array, given: Array, loss: float) -> float:

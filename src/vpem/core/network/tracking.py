@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from vpem.core.network.chebyshev import Averaging
 from vpem.core.network.coding import SCALE, compress, decompress, mean_change, most_compressed
-from vpem.core.network.copies import find_codes, mixed, moved, settle
-from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR, SCALES
+from vpem.core.network.copies import LEADER, find_codes, mixed, moved, settle
+from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.sharing import once
@@ -39,6 +39,11 @@ MARGIN = 0.5
 no graph of those tried."""
 FEWEST_ROUNDS = 8, 2
 """In the first sum of a series, and in later ones: each round leaves a ninth of what rounding has left before."""
+FARTHEST = 2.0**40
+"""Nats, times the number of agents, by which a component can be behind at one of them: of larger numbers, rounding
+would leave too much in the sum."""
+SCALES = range(-1100, 64)
+"""Exponents that changes can have."""
 MOST_AGENTS = 10_000
 """In a network that is not known yet."""
 USUAL = (0.3, 0.8)
@@ -54,7 +59,7 @@ class Parts(NamedTuple):
     """(n_told, n_scalars + 1)"""
     scale: int
     packed: bytes
-    """Codes of all entries, and in a first sum bits of the rows that there are; compressed."""
+    """Codes of all entries, leaders, and in a first sum bits of the rows that there are; compressed."""
 
 
 def goes_on(shape: Shape, carry: Memory) -> bool:
@@ -84,8 +89,8 @@ def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
     own = np.zeros(place.shape.n_values) if term is None else term
     terms = own[: n_rows * width].reshape(size)
     known = np.full((n_agents, n_scalars + 1), math.nan)
-    known[place.position] = np.append(own[n_rows * width :], terms[:, 0].sum() if width else 0.0)
-    scaled = n_agents * terms
+    scaled, level = _scaled(n_agents, terms)
+    known[place.position] = np.append(own[n_rows * width :], level)
     state: dict[str, NDArray[Any]] = {"retreats": retreats_of(carry), "scaled": scaled, "known": known}
     if is_first:
         (zeros,) = once(f"no copy {size}", [], lambda: (np.zeros(size),))
@@ -141,17 +146,29 @@ def end(place: Place, state: Memory) -> tuple[Array, Memory]:
     return np.append(sums.ravel(), scalars), {**carry, "retreats": state["retreats"]}
 
 
+def _scaled(n_agents: int, terms: Array) -> tuple[Array, float]:
+    """An agent's numbers before it averages, N times how far each component is behind the leader; and the level.
+
+    That is the sum over rows of the first component's terms.
+    """
+    if terms.shape[1] == 0:
+        return n_agents * terms, 0.0
+    leading = terms.max(axis=1, keepdims=True)
+    behind = np.maximum(terms - leading, -FARTHEST / n_agents)
+    return n_agents * behind, float(leading.sum() + behind[:, 0].sum())
+
+
 def _speak(place: Place, state: Memory) -> Memory:
     """The next message, and the agent's copy as it will be for all."""
     own, told, is_first = state["own"], state["told"].astype(bool), len(state["bits"]) > 0
     least = max(min(SILENCE * float(state["pace"][0]), MOST_SILENT), ROUNDING_ERROR)
-    scale, codes = find_codes(state["values"], own, least, is_sparing=not is_first)
+    scale, codes, leaders = find_codes(state["values"], own, least, is_sparing=not is_first)
     is_known = ~np.isnan(state["known"]).any(axis=1)
     news = is_known & ~told
-    packed = compress(codes.tobytes() + state["bits"].tobytes())
+    packed = compress(codes.tobytes() + leaders.tobytes() + state["bits"].tobytes())
     out = _write(Parts(news, state["known"][news], scale, packed))
     bits = state["bits"]
-    new, _ = once(_copy_of(place.position), [own, out], lambda: (moved(own, scale, codes), bits))
+    new, _ = once(_copy_of(place.position), [own, out], lambda: (moved(own, scale, codes, leaders), bits))
     return {**state, "own": new, "out": out, "told": np.asarray(is_known, dtype=np.uint8)}
 
 
@@ -164,17 +181,21 @@ def _copy_of(peer: Position | str) -> str:
 
 def most_coded(n_agents: int, shape: Shape) -> int:
     """Bytes of a message of changes, at most."""
-    n_codes = shape.n_rows * max(shape.width - 1, 0) + (shape.n_rows + 7) // 8
+    n_codes = shape.n_rows * (max(shape.width - 1, 0) + LEADER.itemsize) + (shape.n_rows + 7) // 8
     return _n_bits(n_agents) + 8 * n_agents * (shape.n_scalars + 1) + SCALE.itemsize + most_compressed(n_codes)
 
 
 def lengths(n_agents: int, shape: Shape) -> Lengths:
     """From a message that says nothing to a byte for each entry."""
     n_entries = shape.n_rows * max(shape.width - 1, 0)
-    silent = Parts(np.zeros(n_agents, dtype=bool), np.zeros((0, shape.n_scalars + 1)), 0, compress(bytes(n_entries)))
+    silent = Parts(np.zeros(n_agents, dtype=bool), np.zeros((0, shape.n_scalars + 1)), 0, _silence(shape))
     fewest, most = len(_write(silent)), most_coded(n_agents, shape)
     low, high = (min(fewest + math.ceil(share * n_entries), most) for share in USUAL)
     return Lengths(fewest, (low, high), most)
+
+
+def _silence(shape: Shape) -> bytes:
+    return compress(bytes(shape.n_rows * (max(shape.width - 1, 0) + LEADER.itemsize)))
 
 
 def _n_bits(n_agents: int) -> int:
@@ -204,9 +225,14 @@ def _read(place: Place, sender: Position, message: NDArray[np.uint8]) -> Parts:
 
 def _moved(place: Place, sender: Position, parts: Parts, old: Array, n_bits: int) -> tuple[NDArray[Any], ...]:
     """The sender's copy as it has become, and its bits of rows."""
-    n_codes = place.shape.n_rows * max(place.shape.width - 1, 0)
+    n_rows, width, _ = place.shape
+    n_codes = n_rows * max(width - 1, 0)
+    n_plain = n_codes + n_rows * LEADER.itemsize
     try:
-        plain = np.frombuffer(decompress(parts.packed, n_codes + n_bits), np.uint8)
+        plain = np.frombuffer(decompress(parts.packed, n_plain + n_bits), np.uint8)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
-    return moved(old, parts.scale, plain[:n_codes]), plain[n_codes:]
+    leaders = np.frombuffer(plain[n_codes:n_plain].tobytes(), LEADER)
+    if (leaders > width).any():
+        raise WrongMessageError(sender, f"expected leaders among {width} components, got others")
+    return moved(old, parts.scale, plain[:n_codes], leaders), plain[n_plain:]
