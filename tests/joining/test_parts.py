@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import os
+import shutil
 import stat
 from datetime import UTC, datetime, timedelta
 
@@ -12,12 +13,14 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
+from vpem.core.agent.progress import AgentState, Prediction
 from vpem.reading import TableError
 from vpem.studies import folder as folders
 from vpem.studies.folder import Belongs, Checkpoints, FolderError, open_folder
 from vpem.studies.keys import KeyFileError, check_keys, look, make_authority, make_request, sign
 from vpem.studies.private import PartyFile, default_keys
 from vpem.studies.rows import read_rows
+from vpem.transports import wire
 
 SALT = "00112233445566778899aabbccddeeff"
 
@@ -136,44 +139,133 @@ def about(**more):
     return Belongs(**{"study": "s", "party": "north", "digests": {"seed": "1"}, **more})
 
 
+def state(epoch, *arrays):
+    """A state of this epoch; large arrays are parts of their own."""
+    requests = {number: Prediction(len(one), one) for number, one in enumerate(arrays)}
+    return wire.StateEncoder().parts(AgentState(epoch=epoch, requests=requests))
+
+
+def loaded(folder, **more):
+    """The last whole state's epoch and arrays, and what was found out."""
+    one = Checkpoints(folder, about(**more))
+    found = wire.decode_state(one.load())
+    return found.epoch, [request.columns for request in found.requests.values()], one.notes
+
+
+def large(number):
+    return np.random.default_rng(number).normal(size=(5000, 2))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_a_checkpoint_is_whole_or_the_one_before_it_is_used(tmp_path):
     one = Checkpoints(tmp_path, about())
     assert one.load() is None
-    one.save(b"first")
-    one.save(b"second")
-    assert Checkpoints(tmp_path, about()).load() == b"second"
+    one.save(state(1))
+    one.save(state(2))
+    assert loaded(tmp_path)[0] == 2
     content = (tmp_path / "state").read_bytes()
     for length in (0, 5, 40, len(content) - 1):
         (tmp_path / "state").write_bytes(content[:length])
-        again = Checkpoints(tmp_path, about())
-        assert again.load() == b"first"
-        assert "is damaged" in again.notes[0]
+        epoch, _, [note] = loaded(tmp_path)
+        assert epoch == 1
+        assert "is damaged" in note
+    again = Checkpoints(tmp_path, about())
+    again.load()
+    again.save(state(3))
+    (tmp_path / "state").write_bytes(b"")
+    assert loaded(tmp_path)[0] == 1, "what is damaged does not take the place of what is whole"
     (tmp_path / "state.earlier").write_bytes(b"")
     with pytest.raises(FolderError, match="expected a whole checkpoint"):
         Checkpoints(tmp_path, about()).load()
 
 
+def test_large_arrays_are_written_once_and_kept_as_long_as_a_checkpoint_has_them(tmp_path):
+    one, (a, b, c) = Checkpoints(tmp_path, about()), map(large, range(3))
+    one.load()
+    one.save(state(1, a, b))
+    files = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("state-*")}
+    assert len(files) == 2
+    one.save(state(2, b, c))
+    assert len(list(tmp_path.glob("state-*"))) == 3, "the checkpoint before has the first"
+    assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in files.items())
+    epoch, arrays, _ = loaded(tmp_path)
+    assert epoch == 2
+    np.testing.assert_array_equal(arrays, [b, c])
+    (tmp_path / "state").unlink()
+    epoch, arrays, _ = loaded(tmp_path)
+    assert epoch == 1
+    np.testing.assert_array_equal(arrays, [a, b])
+    again = Checkpoints(tmp_path, about())
+    again.load()
+    again.save(state(3, c, c))
+    assert len(list(tmp_path.glob("state-*"))) == 3, "the checkpoint of the process before is still there"
+    again.save(state(4, c))
+    assert len(list(tmp_path.glob("state-*"))) == 1, "one array, one file"
+    again.save(state(5))
+    again.save(state(6))
+    assert names(tmp_path) == ["state", "state.earlier"]
+
+
+@pytest.mark.parametrize("harm", ["missing", "short", "changed"])
+def test_a_damaged_array_is_found_out(tmp_path, harm):
+    one = Checkpoints(tmp_path, about())
+    one.save(state(1, large(1)))
+    one.save(state(2, large(2)))
+    *_, last = sorted(tmp_path.glob("state-*"))
+    content = bytearray(last.read_bytes())
+    content[1000] ^= 1
+    last.unlink()
+    if harm != "missing":
+        last.write_bytes(content[: None if harm == "changed" else -1])
+    epoch, arrays, [note] = loaded(tmp_path)
+    assert epoch == 1
+    np.testing.assert_array_equal(arrays, [large(1)])
+    assert "is damaged" in note
+
+
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
-    Checkpoints(tmp_path, about()).save(b"x")
+    Checkpoints(tmp_path, about()).save(state(1))
     with pytest.raises(FolderError, match=r"'north' in study 's'.*got one of the same party with another seed"):
         Checkpoints(tmp_path, about(digests={"seed": "2"})).load()
     with pytest.raises(FolderError, match="got one of 'north' in study 's'"):
         Checkpoints(tmp_path, about(study="t")).load()
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+def test_a_disk_that_says_it_is_full_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     one = Checkpoints(tmp_path, about())
-    one.save(b"first")
+    one.save(state(1))
 
     def full(number):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(folders.os, "fsync", full)
     with pytest.raises(FolderError, match=r"No space left on device.*the last checkpoint is whole"):
-        one.save(b"second")
+        one.save(state(2, large(1)))
     monkeypatch.undo()
-    assert Checkpoints(tmp_path, about()).load() == b"first"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["state"]
+    assert loaded(tmp_path)[0] == 1
+    assert names(tmp_path) == ["state"]
+
+
+def test_a_disk_that_is_full_leaves_the_last_checkpoint(small_disk):
+    one = Checkpoints(small_disk, about())
+    one.save(state(1, large(1)))
+    one.save(state(2, large(2)))
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - 4096))
+    before = names(small_disk)
+    for arrays in ([large(3)], [np.zeros((100, 2))] * 30):  # in an array's file, and in the state's
+        with pytest.raises(FolderError, match=r"No space left on device.*the last checkpoint is whole"):
+            one.save(state(3, *arrays))
+        assert names(small_disk) == before
+        epoch, found, notes = loaded(small_disk)
+        assert (epoch, notes) == (2, [])
+        np.testing.assert_array_equal(found, [large(2)])
+    filler.unlink()
+    one.save(state(3, large(3)))
+    assert loaded(small_disk)[0] == 3
 
 
 def test_folders_that_cannot_be_used(tmp_path):

@@ -279,9 +279,9 @@ def restore(seat: Seat, journal: Journal) -> tuple[Session, Checkpoints]:
     for note in checkpoints.notes:
         journal.tell(Note(note))
     if saved is None:
-        return Session(agent, save=checkpoints.save), checkpoints
+        return Session(agent, save_parts=checkpoints.save), checkpoints
     journal.tell(Note("going on from the last checkpoint"))
-    return Session.restore(agent, saved, save=checkpoints.save), checkpoints
+    return Session.restore(agent, saved, save_parts=checkpoints.save), checkpoints
 
 
 def is_finished(seat: Seat, agent: Agent) -> bool:

@@ -134,7 +134,7 @@ def _scaled(seat: Seat, rows: PartyRows | None) -> Array | None:
     return rows.values if scale is None else np.ascontiguousarray(rows.values / scale)
 
 
-def _ready(seat: Seat, session: Session, request: str, save: Callable[[bytes], object]) -> Session:
+def _ready(seat: Seat, session: Session, request: str, save: Callable[[list[wire.Part]], object]) -> Session:
     """A session at the end of the fit; or in the midst of the same request, if that was interrupted."""
     path: Path = seat.party.folder / REQUEST
     state = session.agent.state
@@ -148,7 +148,7 @@ def _ready(seat: Seat, session: Session, request: str, save: Callable[[bytes], o
     state.checkpoints = tuple(point for point in state.checkpoints if point.number <= number)
     state.progress = replace(state.checkpoints[-1].progress, prediction=None)
     agent: Agent = session.agent.restored(state)
-    save(wire.encode_state(lasting(state)))  # first: the file below says that the state is this request's
+    save(wire.StateEncoder().parts(lasting(state)))  # first: the file below says that the state is this request's
     with replacing(path) as unfinished:
         unfinished.write_text(request)
-    return Session(agent, save=save)
+    return Session(agent, save_parts=save)

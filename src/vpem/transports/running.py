@@ -141,8 +141,8 @@ class _Running:
         # Of the session's thread:
         self.lives: dict[int, int] = {}
         """By neighbour: the link that the session knows."""
-        self.frames: dict[int, list[memoryview]] = {}
-        """By neighbour: pieces of a frame that is not whole."""
+        self.frames: dict[int, bytearray] = {}
+        """By neighbour: a frame that is not whole."""
         self.lengths: dict[int, int] = {}
         self.shown: tuple[str, int, int] | None = None
 
@@ -275,7 +275,7 @@ class _Running:
         """Put a piece to the others of its frame; the session is asked before there is room for more than one."""
         session = self.session
         if piece.is_first:
-            self.frames[peer] = []
+            self.frames[peer] = bytearray()
             start = bytes(piece.content[: session.HEADER_BYTES])
             if len(start) == session.HEADER_BYTES:
                 self.lengths[peer] = session.expects(peer, start)
@@ -283,13 +283,13 @@ class _Running:
                     return
             else:
                 self.lengths[peer] = len(start)
-        pieces = self.frames.get(peer)
-        if pieces is None:
+        frame = self.frames.get(peer)
+        if frame is None:
             return
-        pieces.append(piece.content)
-        if piece.is_last or sum(map(len, pieces)) > self.lengths[peer]:
+        frame += piece.content
+        if piece.is_last or len(frame) > self.lengths[peer]:
             del self.frames[peer]
-            self._send(session.receive(peer, b"".join(pieces)))
+            self._send(session.receive(peer, memoryview(frame).toreadonly()))
 
     def _send(self, frames: list[Frame]) -> None:
         """Hand frames to the links that the session knows, and close those that it wants closed."""

@@ -157,13 +157,16 @@ class Work:
         zeros = np.zeros(len(self.columns), dtype=np.int64)
         return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=packed)
 
-    def contribute(self, halves: Pass, rows: slice) -> Array:
-        """Its term of a sum over some rows; (n_rows * n_components,)."""
-        found = np.empty((rows.stop - rows.start, halves.n_components))
+    def contribute(self, halves: Pass, rows: slice, n_more: int = 0) -> Array:
+        """Its term of a sum over some rows, and zeros for more numbers; (n_rows * n_components + n_more,)."""
+        n_rows = rows.stop - rows.start
+        term = np.empty(n_rows * halves.n_components + n_more)
+        term[len(term) - n_more :] = 0.0
+        found = term[: len(term) - n_more].reshape(n_rows, -1)
         for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
             for tile in halves.tiles(self.table[chunk], chunk.start - rows.start):
                 found[tile.rows] = halves.contribute(tile)[0].T
-        return found.ravel()
+        return term
 
     def collect(self, halves: Pass, rows: slice, sums: Array) -> Sums:
         """What some rows give, from the network's sums of them, (n_rows, n_components)."""
