@@ -13,6 +13,7 @@ import numpy as np
 
 from vpem import Consensus, Differences, Gaussian, Star, Tree
 from vpem.agents import Agent, Agreement, Session, Settings
+from vpem.studies.folder import Belongs, Checkpoints
 from vpem.transports.running import Hello, run
 from vpem.transports.zenoh import Peer, Tls, Wiring, open_wire
 
@@ -49,6 +50,10 @@ def make_session(study, folder, number, neighbours):
     table = folder / f"{number}.npy"
     X = np.load(table) if table.exists() else None
     agent = Agent(number, neighbours, agreement, X, name=str(number))
+    if study.get("files"):  # as `vpem join` saves
+        kept = folder / f"{number}.files"
+        kept.mkdir()
+        return Session(agent, save_parts=Checkpoints(kept, Belongs(study["name"], str(number), {})).save), X
     state = folder / f"{number}.state"
     if state.exists():
         return Session.restore(agent, state.read_bytes(), save=lambda content: save(state, content)), X
