@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -15,7 +16,9 @@ from vpem.cli.app import app, err, out, plain, plainly, say
 
 if TYPE_CHECKING:
     from vpem.studies.private import PartyFile
-    from vpem.studies.shared import Study
+    from vpem.studies.shared import Member, Study
+
+Found = TypeVar("Found")
 
 studies = typer.Typer(
     no_args_is_help=True,
@@ -31,15 +34,44 @@ Folder = Annotated[Path, typer.Option("--folder", help="Where the keys are.")]
 KEYS = Path("keys")
 
 
-def _ask(given: str | None, question: str, default: str | None = None) -> str:
-    """An option, or what the user says if there is a terminal."""
-    if given:
-        return given
-    if not sys.stdin.isatty():
-        if default is not None:
-            return default
-        raise ValueError(f"expected an option for: {question}; got none, and there is no terminal to ask")
-    return str(typer.prompt(question, default=default))
+def _ask(given: object, question: str, check: Callable[[str], Found], default: str | None = None) -> Found:
+    """An option, or what the user says if there is a terminal; asked again if it is not right."""
+    if given is None and not sys.stdin.isatty():
+        if default is None:
+            raise ValueError(f"expected an option for: {question}; got none, and there is no terminal to ask")
+        given = default
+    if given is not None:
+        try:
+            return check(str(given))
+        except ValueError as error:
+            raise ValueError(f"{question}: {error}, got {str(given)!r}") from None
+
+    def heard(text: str) -> Found:
+        try:
+            return check(text.strip())
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    found: Found = typer.prompt(question, default=default, value_proc=heard)
+    return found
+
+
+def _members(text: str) -> tuple[Member, ...]:
+    """Parties from north=north.org:7450,south=south.org:7450."""
+    from vpem.studies import fields
+    from vpem.studies.shared import Member
+
+    pairs = [[part.strip() for part in one.partition("=")] for one in text.split(",")]
+    found = tuple(Member(fields.name(who), fields.address(where), who) for who, _, where in pairs)
+    if len({one.name for one in found}) < len(found) or len(found) < 2:
+        raise ValueError("expected two parties or more, with different names")
+    return found
+
+
+def _count(text: str) -> int:
+    from vpem.studies import fields
+
+    return fields.whole(1)(int(text) if text.isdecimal() else text)
 
 
 @studies.command()
@@ -68,15 +100,13 @@ def init(
         path = write_example(folder)
         say(f"an example of three clinics: {path}\ntry it: vpem study up {path}")
         return
-    name = fields.name(_ask(name, "name of the study"))
-    listed = _ask(parties, "parties and their addresses, as north=north.org:7450,south=south.org:7450")
-    pairs = [one.strip().partition("=") for one in listed.split(",")]
-    members = tuple(Member(fields.name(who), fields.address(where), who) for who, _, where in pairs)
-    shape = fields.one_of(LINKS)(_ask(links, f"links ({', '.join(LINKS)})", "tree"))
-    hub = (
-        Member("server", fields.address(_ask(server, "address of the server")), "server") if shape == "star" else None
-    )
-    count = int(_ask(None if components is None else str(components), "number of components"))
+    name = _ask(name, "name of the study", fields.name)
+    members = _ask(parties, "parties and their addresses, as north=north.org:7450,south=south.org:7450", _members)
+    shape = _ask(links, f"links ({', '.join(LINKS)})", fields.one_of(LINKS), "tree")
+    hub = None
+    if shape == "star":
+        hub = Member("server", _ask(server, "address of the server, as host:port", fields.address), "server")
+    count = _ask(components, "number of components", _count)
     ends = [(number, len(members)) for number in range(len(members))] if hub else drawn_links(shape, len(members))
     about = {"name": name, "parties": members, "server": hub, "shape": shape, "salt": new_salt()}
     study = Study(**about, links=tuple(ends), model=Options(components=count))  # type: ignore[arg-type]
