@@ -108,8 +108,10 @@ def test_a_part_can_be_shown_and_a_finished_study_is_not_run_again(finished):
     shown = CliRunner().invoke(app, ["show", str(part)])
     assert shown.exit_code == 0, shown.output
     assert "study clinics" in shown.output
+    assert "0 bytes in the last run" not in " ".join(shown.output.split())
     again = join(finished.folder / "study.toml", finished.folder / "north" / "clinic.toml", progress=False)
     np.testing.assert_array_equal(again.model.means_, vpem.load(part).means_)
+    assert CliRunner().invoke(app, ["show", str(part)]).output == shown.output, "what was sent is still known"
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ def describe(model: VerticalMixture) -> None:
         "sent": f"{as_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
         f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
+    if not traffic.messages:  # of parts that were put together: what was sent is in the parties' logs
+        del lines["sent"]
     part = getattr(model, "part_", None)
     if part is not None:
         lines["part"] = (

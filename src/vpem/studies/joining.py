@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,16 @@ from vpem.transports.zenoh import Peer, Tls, Wiring, open_wire
 FINISHED, LOG = "finished", "log.jsonl"
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What is left when all parties are done."""
+
+    digests: Mapping[str, str]
+    """Of what the results belong to."""
+    sent: int
+    received: int
+    """Bytes, in the last run."""
 
 
 class StudyEnded(RuntimeError):  # noqa: N818 (it need not be an error)
@@ -240,14 +249,16 @@ def _take_part(
                 (folder / name).unlink(missing_ok=True)
         session, checkpoints = restore(seat, journal)
         ended = _Ending(seat, session, journal)
-        if is_finished(seat, session.agent):
+        if (finished := find_finished(seat, session.agent)) is not None:
             journal.tell(Note(f"the study is done; results are in {folder}"))
+            journal.sent, journal.received = finished.sent, finished.received
             return ended.fit()
         outcome = carry(seat, session, seat.hello(), journal, given_up, stop, ended.write)
         if outcome.kind != "finished":
             raise StudyEnded(outcome, folder)
+        finished = Finished(checkpoints.belongs.digests, journal.sent, journal.received)
         with replacing(folder / FINISHED) as unfinished:
-            unfinished.write_text(json.dumps(checkpoints.belongs.digests, indent=1))
+            unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(finished)))
         return ended.fit()
 
 
@@ -284,15 +295,16 @@ def restore(seat: Seat, journal: Journal) -> tuple[Session, Checkpoints]:
     return Session.restore(agent, saved, save_parts=checkpoints.save), checkpoints
 
 
-def is_finished(seat: Seat, agent: Agent) -> bool:
-    """Whether an earlier run has seen that all parties were done."""
+def find_finished(seat: Seat, agent: Agent) -> Finished | None:
+    """What an earlier run has left that has seen that all parties were done."""
     path = seat.party.folder / FINISHED
     if not path.exists() or not agent.is_done:
-        return False
+        return None
     try:
-        return bool(msgspec.json.decode(path.read_bytes()) == seat.digests)
+        found = msgspec.json.decode(path.read_bytes(), type=Finished)
     except msgspec.DecodeError:
-        return False
+        return None
+    return found if found.digests == seat.digests else None
 
 
 def carry(

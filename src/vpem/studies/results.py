@@ -118,7 +118,8 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
         save(model, folder / MODEL, part=_part(study, agent, local, model))
         if joint is not None:
             title = f"{study.name}: columns of {agent.name}"
-            write_report(_seen(model, joint), _table(agent, local), folder / REPORT, title=title)
+            others = [str(one) for one in network.parties if str(one) != agent.name]
+            write_report(_seen(model, joint, others), _table(agent, local), folder / REPORT, title=title)
     write_rows(folder / ROWS, fit.ids, fit.responsibilities)
     write_verdict(folder / VERDICT, fit)
     return fit
@@ -247,14 +248,16 @@ class _Seen(VerticalGaussianMixture):
     """A party's model whose rows have the components that all parties' columns give them."""
 
     joint: Array
+    others: list[str]
+    """The other parties."""
 
     def _evaluate(self, X: Any) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
         yield self.joint, np.zeros(len(X)), np.ones(len(X), dtype=np.bool_)
 
 
-def _seen(model: VerticalGaussianMixture, joint: Array) -> _Seen:
+def _seen(model: VerticalGaussianMixture, joint: Array, others: list[str]) -> _Seen:
     seen = _Seen()
     # With a common sum all roots see the same; otherwise a party does not know what the others see.
     between = 0.0 if model._summation.is_common else np.nan
-    seen.__dict__.update(model.__dict__, joint=joint, disagreement_=between)
+    seen.__dict__.update(model.__dict__, joint=joint, others=others, disagreement_=between)
     return seen
