@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import time
+from contextlib import suppress
 
 import numpy as np
 import pyarrow.csv as pa_csv
@@ -94,6 +95,13 @@ def wait_for(log, iteration):
     raise AssertionError(log)
 
 
+def check_means(made):
+    expected = made.expected()
+    for place, name in enumerate(NAMES):
+        part = vpem.load(made.folder / name / "results" / "model.vpem")
+        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], rtol=1e-9)
+
+
 def test_ctrl_c_and_kill_and_the_same_command_again(tmp_path):
     made = Clinics(tmp_path / "clinics", model="tol = 0\nmax_iter = 150", n_rows=400)
     copy = made.copy()
@@ -108,10 +116,27 @@ def test_ctrl_c_and_kill_and_the_same_command_again(tmp_path):
         running[name] = made.process(copy, name)
     for name, text in ended(running).items():
         assert name == "north" or "going on from the last checkpoint" in text
-    expected = made.expected()
-    for place, name in enumerate(NAMES):
-        part = vpem.load(made.folder / name / "results" / "model.vpem")
-        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], rtol=1e-9)
+    check_means(made)
+
+
+def test_a_disk_that_fills_up_ends_a_party_which_then_goes_on(tmp_path, small_disk):
+    made = Clinics(tmp_path / "clinics", model="tol = 0\nmax_iter = 150", n_rows=400)
+    results = made.folder / "east" / "results"
+    results.symlink_to(small_disk)
+    copy = made.copy()
+    running = {name: made.process(copy, name) for name in NAMES}
+    wait_for(results / "log.jsonl", 20)
+    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(2**16))
+    [text] = ended({"east": running["east"]}, 1).values()
+    assert "No space left on device" in text
+    assert "run the same command again" in text
+    assert "Traceback" not in text
+    (small_disk / "filler").unlink()
+    running["east"] = made.process(copy, "east")
+    ended(running)
+    check_means(made)
 
 
 def test_two_go_on_without_the_third(tmp_path):
