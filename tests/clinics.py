@@ -70,7 +70,7 @@ salt = "{SALT}"
     def expected(self, names=NAMES):
         """The simulation's fit of these parties' columns, with the rows in the study's order."""
         study = self.study
-        order = np.argsort(row_digests([(one,) for one in self.ids], SALT))
+        order = np.argsort(row_digests([(one,) for one in self.ids], SALT, len(self.ids)))
         graph = "star"
         if study.server is None:
             kept = nx.Graph(list(study.links)).subgraph(map(NAMES.index, names))

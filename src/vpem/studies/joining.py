@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,15 @@ class Seat:
     tls: Tls | None
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def digests(self) -> dict[str, str]:
         """Of all that a checkpoint belongs to."""
         if self.local is None:
             return self.study.digests
-        table = hashlib.sha256(self.local.rows.values.tobytes() + repr(self.local.rows.names).encode()).hexdigest()
-        return {**self.study.digests, "rows": self.local.rows.digest, "table": table}
+        rows, scale = self.local.rows, self.local.units.scale
+        table = hashlib.sha256(rows.values.data)
+        table.update(repr((rows.names, None if scale is None else scale.tolist())).encode())
+        return {**self.study.digests, "rows": rows.digest, "table": table.hexdigest()}
 
     @property
     def n_bytes(self) -> int:

@@ -72,6 +72,7 @@ class Local:
     """What a party works with: its rows, and its columns as the fit has them."""
 
     rows: PartyRows
+    """Its values are X."""
     units: Units
     X: Array
     """(n_rows, n_columns): scaled, if the study says so."""
@@ -82,7 +83,8 @@ def prepare(study: Study, rows: PartyRows) -> Local:
     if not study.model.standardize:
         return Local(rows=rows, units=Units(), X=rows.values)
     units = find_units(rows.values)
-    return Local(rows=rows, units=units, X=np.ascontiguousarray(units.scaled(rows.values)[:]))
+    X = np.ascontiguousarray(units.scaled(rows.values)[:], dtype=np.float64)
+    return Local(rows=replace(rows, values=X), units=units, X=X)  # not both: a party may have many rows
 
 
 def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, received: int) -> PartyFit:
@@ -165,7 +167,9 @@ def _own_names(agent: Agent, network: Network, local: Local) -> list[str]:
 
 def _table(agent: Agent, local: Local) -> Array:
     """The block's rows in their own units: the party's own, or what it has pooled."""
-    return local.rows.values if agent.state.pooled is None else agent.state.pooled
+    if agent.state.pooled is not None:
+        return agent.state.pooled
+    return local.X if local.units.scale is None else local.X * local.units.scale
 
 
 def _own_model(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
         raise StudyFileError(f"{party.path}: expected {what} = ..., found none")
     rows = _read(party, source, columns)
     assert rows.keys is not None, "an id is asked for"
-    digests = row_digests(list(zip(*rows.keys.values(), strict=True)), salt)
+    digests = row_digests(zip(*rows.keys.values(), strict=True), salt, len(rows.values))
     order = np.argsort(digests, kind="stable")
     ordered = digests[order]
     if (ordered[1:] == ordered[:-1]).any():  # ids that differ in outer spaces or in how a letter is written only
@@ -81,15 +81,23 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
         )
     whole = hashlib.sha256(ordered.tobytes()).hexdigest()
     values = np.ascontiguousarray(rows.values[order])
+    release_unused()
     return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes)
 
 
-def row_digests(keys: Sequence[tuple[str, ...]], salt: str) -> NDArray[np.bytes_]:
+def release_unused() -> None:
+    """Give memory back to the system that was needed to read a table; a party may run for days."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+
+
+def row_digests(keys: Iterable[tuple[str, ...]], salt: str, n_rows: int) -> NDArray[np.bytes_]:
     """HMAC-SHA256 of each row's id; (n_rows,), as 64 hexadecimal digits."""
     secret = bytes.fromhex(salt)
     # Hexadecimal, as numpy's byte strings lose zeros at their end.
-    found = [hmac.digest(secret, _spelled(key), "sha256").hex().encode() for key in keys]
-    return np.array(found, dtype="S64")
+    found = (hmac.digest(secret, _spelled(key), "sha256").hex().encode() for key in keys)
+    return np.fromiter(found, dtype="S64", count=n_rows)
 
 
 def _spelled(key: tuple[str, ...]) -> bytes:
