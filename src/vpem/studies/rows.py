@@ -74,12 +74,14 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
     digests = row_digests(zip(*rows.keys.values(), strict=True), salt, len(rows.values))
     order = np.argsort(digests, kind="stable")
     ordered = digests[order]
+    del digests  # with many rows, one of these arrays is as large as the table
     if (ordered[1:] == ordered[:-1]).any():  # ids that differ in outer spaces or in how a letter is written only
         n_twice = int((ordered[1:] == ordered[:-1]).sum())
         raise TableError(
             f"{source}: expected every id once, got {n_twice:,} that another row has in another spelling"
         )
-    whole = hashlib.sha256(ordered.tobytes()).hexdigest()
+    whole = hashlib.sha256(ordered.view(np.uint8).data).hexdigest()
+    del ordered
     values = np.ascontiguousarray(rows.values[order])
     release_unused()
     return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes)
