@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,23 @@ import msgspec
 
 from vpem.core.agent.machine import Agent
 from vpem.files import replacing
+from vpem.privacy.matching import Matched
+from vpem.studies.credentials import CertificateCredentials
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import Belongs, Checkpoints, open_folder
 from vpem.studies.keys import check_keys
+from vpem.studies.ledger import Ledger
+from vpem.studies.matching import (
+    NOTHING,
+    SAVED,
+    MatchSession,
+    Unmatched,
+    load_matched,
+    make_matching,
+    of_matching,
+    read_unmatched,
+    save_matched,
+)
 from vpem.studies.private import PartyFile, read_party, server_file
 from vpem.studies.results import Local, PartyFit, finish, prepare
 from vpem.studies.rows import read_rows
@@ -71,6 +85,8 @@ class Seat:
     """None for a server."""
     tls: Tls | None
     notes: tuple[str, ...] = ()
+    unmatched: Unmatched | None = None
+    """What has to be matched before the fit."""
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -100,7 +116,16 @@ class Seat:
             None if self.local is None else self.local.X,
             name=self.study.names[self.number],
             most_hops=self.party.most_hops if self.local is not None else None,
+            credentials=self.credentials,
         )
+
+    @cached_property
+    def credentials(self) -> CertificateCredentials | None:
+        """To sign what the agent tells of itself; None without certificates."""
+        if self.tls is None:
+            return None
+        names = {member.name: member.certificate for member in self.study.members}
+        return CertificateCredentials(self.tls.ca, self.tls.certificate, self.tls.key, names)
 
     def hello(self, purpose: str = "fit") -> Hello:
         """What neighbours compare."""
@@ -144,6 +169,7 @@ def take_seat(
     table: Any = None,
     *,
     insecure: bool = False,
+    fresh: bool = False,
 ) -> Seat:
     """Read and check all that an agent needs; raises before anything is sent or written.
 
@@ -155,6 +181,8 @@ def take_seat(
     table : path or data frame, optional
         In place of the one that the party's file names.
     insecure : bool
+    fresh : bool
+        Forget which rows were matched.
     """
     shared = study if isinstance(study, Study) else read_study(study)
     if party is None:
@@ -167,12 +195,55 @@ def take_seat(
         keys = own.keys
         notes += check_keys(keys.ca, keys.certificate, keys.key, shared.members[number].certificate)
         tls = Tls(ca=keys.ca, certificate=keys.certificate, key=keys.key)
-    local = None
-    if number < len(shared.parties):
+    if insecure and (shared.is_masked or shared.match != "same"):
+        raise StudyFileError(
+            f"{shared.path or shared.name}: expected certificates for masks and for matching rows, got --insecure, with "
+            'which any agent could pose as another; make keys with vpem keys, or say sum = "differences"'
+        )
+    local, is_party = None, number < len(shared.parties)
+    if shared.match != "same":
+        unmatched = read_unmatched(own, shared, table) if is_party else Unmatched()
+        notes += unmatched.notes
+        seat = Seat(
+            study=shared, party=own, number=number, local=None, tls=tls, notes=tuple(notes), unmatched=unmatched
+        )
+        found = None if fresh else load_matched(own.folder, shared, unmatched)
+        return seat if found is None else _matched_seat(seat, found)
+    if is_party:
         rows = read_rows(own, shared.salt, table)
         notes += rows.notes
         local = prepare(shared, rows)
     return Seat(study=shared, party=own, number=number, local=local, tls=tls, notes=tuple(notes))
+
+
+def _matched_seat(seat: Seat, found: Matched) -> Seat:
+    """A seat whose rows have been matched."""
+    unmatched = seat.unmatched
+    if unmatched is None or unmatched.rows is None:
+        return replace(seat, unmatched=None)
+    rows = unmatched.placed(found)
+    return replace(seat, unmatched=None, local=prepare(seat.study, rows), notes=rows.notes)
+
+
+def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
+    """Find the common rows together with the other parties; the seat that the fit begins with."""
+    unmatched, folder = seat.unmatched, seat.party.folder
+    assert unmatched is not None, "there is something to match"
+    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials)
+    session: Any = MatchSession(matching)
+
+    def write() -> list[Any]:
+        save_matched(folder, seat.study, unmatched, matching.matched)
+        return []
+
+    hello = msgspec.structs.replace(seat.hello("match"), rows=None, order=None)
+    outcome = carry(seat, session, hello, journal, (), stop, write, of_matching(seat.wiring()))
+    if outcome.kind != "finished":
+        raise StudyEnded(outcome, folder)
+    found = _matched_seat(seat, matching.matched or NOTHING)
+    for note in found.notes[-1:] if found.local is not None else ():
+        journal.tell(Note(note))
+    return found
 
 
 def join(
@@ -224,7 +295,7 @@ def join(
     StudyFileError, TableError, KeyFileError, FolderError
         Before anything is sent.
     """
-    seat = take_seat(study, party, table, insecure=insecure)
+    seat = take_seat(study, party, table, insecure=insecure, fresh=fresh)
     given_up = [seat.study.number(name) for name in without]
     if seat.number in given_up:
         raise StudyFileError(f"expected other parties to go on without, got {seat.party.party!r}, which is this one")
@@ -248,8 +319,10 @@ def _take_part(
         if seat.tls is None:
             journal.tell(Note("plain TCP: anyone on the way can read and change what is sent (--insecure)"))
         if fresh:
-            for name in ("state", "state.earlier", FINISHED):
+            for name in ("state", "state.earlier", FINISHED, SAVED):
                 (folder / name).unlink(missing_ok=True)
+        if seat.unmatched is not None:
+            seat = match_rows(seat, journal, stop)
         session, checkpoints = restore(seat, journal)
         ended = _Ending(seat, session, journal)
         if (finished := find_finished(seat, session.agent)) is not None:
@@ -318,11 +391,13 @@ def carry(
     without: Iterable[int],
     stop: Callable[[], bool],
     then: Callable[[], list[Any]] | None,
+    wiring: Wiring | None = None,
 ) -> Outcome:
-    """Run a session over the study's links until it ends."""
-    study = seat.study
+    """Run a session over the study's links until it ends, and note in the ledger what it has sent."""
+    study, ledger = seat.study, Ledger(seat.study.names)
+    session.note = ledger.note
     journal.begin(study, seat.number, set(without))
-    wire = open_wire(seat.wiring())
+    wire = open_wire(seat.wiring() if wiring is None else wiring)
     try:
         outcome = run(
             session,
@@ -338,5 +413,6 @@ def carry(
         )
     finally:
         wire.close()
+        ledger.write(seat.party.folder, hello.purpose)
     journal.tell(outcome)
     return outcome

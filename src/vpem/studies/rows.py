@@ -35,7 +35,7 @@ class PartyRows:
     values: Array
     """(n_rows, n_columns), in the study's order."""
     order: NDArray[np.intp]
-    """(n_rows,): row of the party's table for each row of the study."""
+    """(n_rows,): row of the party's table for each row of the study; -1 if it has none."""
     keys: dict[str, list[str]]
     """Ids by id column, in the table's own order."""
     digest: str
@@ -47,8 +47,9 @@ class PartyRows:
 
     def as_in_table(self, array: NDArray[Any]) -> NDArray[Any]:
         """Rows of the study, (n_rows, ...), in the table's own order."""
-        found = np.empty_like(array)
-        found[self.order] = array
+        held = self.order >= 0
+        found = np.empty((int(held.sum()), *array.shape[1:]), dtype=array.dtype)
+        found[self.order[held]] = array[held]
         return found
 
 
@@ -66,10 +67,7 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
         Those of an earlier fit, for new rows; a table that has none of them is a party without values.
     """
     source = party.table if table is None else table
-    if source is None or not party.id:
-        what = "table" if source is None else "id"
-        raise StudyFileError(f"{party.path}: expected {what} = ..., found none")
-    rows = _read(party, source, columns)
+    rows = read_table(party, table, columns)
     assert rows.keys is not None, "an id is asked for"
     digests = row_digests(zip(*rows.keys.values(), strict=True), salt, len(rows.values))
     order = np.argsort(digests, kind="stable")
@@ -85,6 +83,15 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
     values = np.ascontiguousarray(rows.values[order])
     release_unused()
     return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes)
+
+
+def read_table(party: PartyFile, table: Any = None, columns: Sequence[str] | None = None) -> Rows:
+    """A party's numbers and ids, in the order of its own table; parameters as for `read_rows`."""
+    source = party.table if table is None else table
+    if source is None or not party.id:
+        what = "table" if source is None else "id"
+        raise StudyFileError(f"{party.path}: expected {what} = ..., found none")
+    return _read(party, source, columns)
 
 
 def release_unused() -> None:

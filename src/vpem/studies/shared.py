@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 from vpem.core.blocks.covariances import STRUCTURES
 from vpem.core.network.default import WAYS, named_summation
 from vpem.core.network.parties import SERVER
+from vpem.core.network.star import Star
+from vpem.core.network.tree import Tree
 from vpem.core.settings import ACCELERATIONS, STARTS, Agreement
+from vpem.privacy.ids import RULES
+from vpem.privacy.masks import ACCEPTABLE, TWO_PARTIES, Masked
+from vpem.privacy.parcels import Agents
 from vpem.reading.problems import unknown
 from vpem.studies import fields
 from vpem.studies.fields import Fields
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 LINKS = ("star", "tree", "ring", "path", "complete")
+MASKED = "masked"
+"""The sum of a study that says nothing else."""
+MATCHES = ("same", "inner", "outer")
 DIGITS = 8
 """Of a digest of one field."""
 
@@ -81,7 +89,28 @@ class Study:
     sum: str = "differences"
     rounds: int | str | None = None
     """Of consensus."""
+    accept: tuple[str, ...] = ()
+    """What the parties accept to be seen under masks; see `vpem.privacy.masks.ACCEPTABLE`."""
+    match: str = "same"
+    """One of `MATCHES`: all have the same ids; or rows that all, or some, have are found first."""
+    spelling: str = "text"
+    """Rule for ids that are matched; see `vpem.privacy.ids.RULES`."""
+    matcher: str | None = None
+    """The agent that gets the tokens; None: a star's server, else the first party."""
     path: Path | None = None
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether sums are masked."""
+        return self.sum == MASKED
+
+    @property
+    def matching(self) -> Agents:
+        """Who matches rows, and how."""
+        matcher = self.matcher or (SERVER if self.server is not None else self.parties[0].name)
+        owners = tuple(range(len(self.parties)))
+        about = f"{self.spelling} {self.digest}"
+        return Agents(self.names, self.links, owners, self.number(matcher), self.match, about)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -107,6 +136,8 @@ class Study:
     @property
     def summation(self) -> Summation:
         """How the network adds."""
+        if self.is_masked:
+            return Masked(Tree() if self.server is None else Star(), self.accept)
         return named_summation(self.sum, self.rounds, is_star=self.server is not None)  # type: ignore[arg-type]
 
     def estimator(self) -> VerticalGaussianMixture:
@@ -151,6 +182,10 @@ class Study:
             "network.sum": self.sum,
             "network.rounds": self.rounds,
             "rows.salt": self.salt,
+            "rows.match": self.match,
+            "rows.spelling": self.spelling,
+            "rows.matcher": self.matcher,
+            "privacy.accept": sorted(self.accept),
             "parties": self.names,
             **{f"{_place(one)}.certificate": one.certificate for one in self.members},
         }
@@ -192,7 +227,20 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     asked = _options(found)
     names, parties = _parties(found)
     shape, links, server = _network(found, names)
-    way = found.take(("network", "sum"), fields.one_of(WAYS), "differences")
+    way = found.take(("network", "sum"), fields.one_of((*WAYS, MASKED)), MASKED)
+    accept = found.take(("privacy", "accept"), _accepted, ())
+    if way == MASKED and len(names) == 2 and TWO_PARTIES not in (accept or ()):
+        text = (
+            f'of two parties each sees the other\'s terms: accept = "{TWO_PARTIES}", or a plain sum = "differences"'
+        )
+        found.add(("privacy", "accept"), f"expected a study of two parties to say that {text}; found neither")
+    rows = {
+        "match": found.take(("rows", "match"), fields.one_of(MATCHES), "same"),
+        "spelling": found.take(("rows", "spelling"), fields.one_of(tuple(RULES)), "text"),
+        "matcher": found.take(("rows", "matcher"), fields.one_of((*names, SERVER)), None),
+    }
+    if rows["matcher"] == SERVER and shape != "star":
+        found.add(("rows", "matcher"), 'expected a party as the matcher without links = "star"')
     rounds = found.take(("network", "rounds"), _rounds, None)
     if way != "consensus" and found.has("network", "rounds"):
         found.add(("network", "rounds"), f'expected rounds with sum = "consensus" only, got sum = "{way}"')
@@ -209,7 +257,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
         found.add(("model", "hops"), "expected hops = 0 on a star, whose server would hold every column")
     found.end()
     assert asked is not None, "no problems"
-    own = {"shape": shape, "links": links, "sum": way, "rounds": rounds}
+    own = {"shape": shape, "links": links, "sum": way, "rounds": rounds, "accept": accept, **rows}
     study = Study(**about, **own, model=asked, parties=parties, server=server, path=Path(path))
     try:
         study.agreement()
@@ -257,6 +305,13 @@ def _shrinkage(value: Any) -> float | str | None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
         raise ValueError('expected "auto", "oas", "none" or a number from 0 to 1')
     return float(value)
+
+
+def _accepted(value: Any) -> tuple[str, ...]:
+    found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
+    if not found or not set(found) <= set(ACCEPTABLE):
+        raise ValueError(f"expected one or some of {', '.join(map(repr, ACCEPTABLE))}")
+    return found
 
 
 def _rounds(value: Any) -> int | str:

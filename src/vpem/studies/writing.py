@@ -49,7 +49,7 @@ def study_text(study: Study) -> str:
         "",
         "[network]",
         f"links = {_plain(links)}  # star (with a server), tree, ring, path, complete, or pairs of parties",
-        f"sum = {_plain(study.sum)}  # differences (few bytes), exact, or consensus",
+        f"sum = {_plain(study.sum)}  # masked; plain: differences (few bytes), exact, consensus",
         *([] if study.rounds is None else [f"rounds = {_plain(study.rounds)}"]),
     ]
     if study.server is not None:
@@ -57,9 +57,15 @@ def study_text(study: Study) -> str:
         lines += _member_lines(study.server.address, study.server.certificate)
     lines += [
         "",
-        "[rows]  # ids are compared as digests with this salt; keep it among the parties",
+        "[rows]  # ids are compared as digests or tokens with this salt; keep it among the parties",
         f"salt = {_plain(study.salt)}",
+        f"match = {_plain(study.match)}  # same ids everywhere; or inner, outer: common rows are found first",
     ]
+    if study.match != "same":
+        lines.append(f"spelling = {_plain(study.spelling)}  # of ids: text, number or exact")
+        lines += [] if study.matcher is None else [f"matcher = {_plain(study.matcher)}  # gets the tokens"]
+    if study.accept:
+        lines += ["", "[privacy]", f"accept = {_plain(list(study.accept))}"]
     for party in study.parties:
         lines += ["", f"[parties.{party.name}]", *_member_lines(party.address, party.certificate)]
     return "\n".join(lines) + "\n"

@@ -61,6 +61,8 @@ class Session:
             save_parts = partial(_save_whole, save)
         self._save, self._saved, self._is_saving = save_parts, lasting(agent.state), False
         self._encoder = wire.StateEncoder()
+        self.note: Callable[[Agent, Message], object] | None = None
+        """Gets every message that is about to be handed out."""
         self._links: set[int] = set()
         """Neighbours with a link, as the engine sees it."""
         self._met = agent.state.records
@@ -178,6 +180,8 @@ class Session:
             self._is_saving, kept = True, lasting(state)
             self._save(self._encoder.parts(kept))
             self._is_saving, self._saved = False, kept
+        for message in messages if self.note is not None else ():
+            self.note(self.agent, message)
         return [Frame(message.receiver, wire.encode(message)) for message in messages]
 
     def _blame(self, action: Callable[[], list[Message]]) -> list[Message]:

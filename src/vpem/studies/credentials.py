@@ -1,0 +1,73 @@
+"""Records signed with the key of a party's certificate: what `vpem.core.agent.meeting.Credentials` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+PREFIX = 2
+"""Bytes of the length of the certificate, before it."""
+
+
+class CertificateCredentials:
+    """Signs with a party's key, and knows others by the names of their certificates, which the study pins.
+
+    Parameters
+    ----------
+    ca, certificate, key : Path
+        The files that links use too.
+    names : mapping
+        By agent's name: the common name of its certificate.
+    """
+
+    def __init__(self, ca: Path, certificate: Path, key: Path, names: Mapping[str, str]):
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
+
+        self._authority = x509.load_pem_x509_certificate(ca.read_bytes())
+        own = x509.load_pem_x509_certificate(certificate.read_bytes())
+        self._own = own.public_bytes(serialization.Encoding.DER)
+        self._key: Any = serialization.load_pem_private_key(key.read_bytes(), None)
+        self._names = dict(names)
+
+    def sign(self, content: bytes) -> bytes:
+        """The certificate, and a signature under its key."""
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, padding
+
+        if isinstance(self._key, ec.EllipticCurvePrivateKey):
+            signature = self._key.sign(content, ec.ECDSA(hashes.SHA256()))
+        elif hasattr(self._key, "key_size"):
+            signature = self._key.sign(content, padding.PKCS1v15(), hashes.SHA256())
+        else:  # Ed25519 and its like have one way to sign
+            signature = self._key.sign(content)
+        return len(self._own).to_bytes(PREFIX, "big") + self._own + bytes(signature)
+
+    def verify(self, name: str, content: bytes, proof: bytes) -> None:
+        """Raise ValueError unless the key of this agent's certificate has signed these bytes."""
+        from cryptography import x509
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, padding
+
+        length = int.from_bytes(proof[:PREFIX], "big")
+        certificate = x509.load_der_x509_certificate(proof[PREFIX : PREFIX + length])
+        signature, now = proof[PREFIX + length :], datetime.now(UTC)
+        try:
+            certificate.verify_directly_issued_by(self._authority)
+            found = [str(one.value) for one in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+            if found != [self._names.get(name)]:
+                raise ValueError(f"expected the certificate of {self._names.get(name)!r}, got that of {found}")
+            if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+                raise ValueError("expected a certificate that is valid now, got another")
+            public: Any = certificate.public_key()
+            if isinstance(public, ec.EllipticCurvePublicKey):
+                public.verify(signature, content, ec.ECDSA(hashes.SHA256()))
+            elif hasattr(public, "key_size"):
+                public.verify(signature, content, padding.PKCS1v15(), hashes.SHA256())
+            else:
+                public.verify(signature, content)
+        except (InvalidSignature, TypeError):
+            raise ValueError("the signature does not fit") from None

@@ -1,0 +1,69 @@
+"""What a party has sent, to which neighbour and in which form: a line of JSON for each run, in its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from vpem.core.agent.machine import Agent
+from vpem.core.agent.message import Message
+from vpem.privacy.exposure import forms
+
+LEDGER = "ledger.jsonl"
+PLAIN = {
+    "meet": "records of agents, plain",
+    "columns": "columns, plain",
+    "terms": "terms for a hub, plain",
+    "flood": "decisions, plain",
+    "stop": "the reason of an end, plain",
+    "labels": "labels of rows, plain",
+}
+
+
+class Ledger:
+    """Counts the messages of one run.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of all agents, by number.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self.names = names
+        self._lines: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._forms: tuple[object, dict[tuple[int, int], str]] = (None, {})
+
+    def note(self, agent: Agent, message: Message) -> None:
+        """Count a message that is about to be sent."""
+        form = PLAIN.get(message.kind) or self._form(agent, message)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        key = self.names[message.receiver], message.kind, form
+        empty = {"messages": 0, "bytes": 0, "first": now, "decisions, plain": 0}
+        line = self._lines.setdefault(key, empty)
+        line["messages"] += 1
+        line["bytes"] += message.n_bytes
+        line["decisions, plain"] += len(message.decision)
+        line["last"] = now
+
+    def _form(self, agent: Agent, message: Message) -> str:
+        """What a sum is on its link, by the schedule that the agent follows."""
+        if agent.state.meeting:
+            return "sum"
+        roles = agent.roles
+        if self._forms[0] is not roles:
+            self._forms = roles, dict(forms(agent.identity.agreement.summation, roles.network))  # type: ignore[arg-type]
+        ends = roles.position_of[message.sender], roles.position_of[message.receiver]
+        return self._forms[1].get(ends, "sum")
+
+    def write(self, folder: Path, purpose: str) -> None:
+        """Add a line to the party's ledger."""
+        lines = [{"to": to, "kind": kind, "form": form, **line} for (to, kind, form), line in self._lines.items()]
+        if not lines:
+            return
+        entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "purpose": purpose, "sent": lines}
+        with (folder / LEDGER).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
