@@ -1,18 +1,20 @@
 """Rings of 5 processes: what links cost beside bare zenoh and bare sockets, which move the same bytes, in one run.
 
-Each process sends a message to both neighbours and waits for theirs, round after round. Times are seconds a round,
-the median of several turns. `python benchmarks/network.py [ROUNDS]`
+Each process sends a message to both neighbours and waits for theirs, round after round. Times are those of a round,
+the median of several turns; processor time is of all processes together, and says more where others use the machine
+as well. `python benchmarks/network.py [ROUNDS]`
 """
 
 import multiprocessing
 import socket
-import statistics
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -152,7 +154,7 @@ class Ring:
         """The next round's messages."""
         from vpem.transports.session import Frame
 
-        self.times.append(time.perf_counter())
+        self.times.append(clocks())
         self.round += 1
         if self.round > self.n_rounds:
             self.agent.is_done = True
@@ -178,20 +180,25 @@ def over_links(number, ports, folder, content, n_rounds, barrier):
         names = {one: str(one) for one in range(N)}
         outcome = run(ring, wire, Hello(name=str(number), number=number), names=names, patience=60.0, lease=10.0)
     assert outcome.kind == "finished", outcome
-    return (ring.times[-1] - ring.times[5]) / n_rounds
+    return (np.array(ring.times[-1]) - ring.times[5]) / n_rounds
 
 
 def measure(exchange, n_rounds, barrier):
-    """Seconds a round, after some to warm up."""
+    """Seconds a round, and of the processor, after some rounds to warm up."""
     for _ in range(5):
         exchange()
     barrier.wait()
-    begin = time.perf_counter()
+    begin = clocks()
     for _ in range(n_rounds):
         exchange()
-    found = (time.perf_counter() - begin) / n_rounds
+    found = (np.array(clocks()) - begin) / n_rounds
     barrier.wait()
     return found
+
+
+def clocks():
+    """The time, and the time of this process on the processor."""
+    return time.perf_counter(), time.process_time()
 
 
 def work(way, number, ports, folder, n_bytes, n_rounds, barrier, results):
@@ -201,7 +208,7 @@ def work(way, number, ports, folder, n_bytes, n_rounds, barrier, results):
 
 
 def ring(way, folder, n_bytes, n_rounds):
-    """Seconds a round."""
+    """Seconds a round, and seconds of the processor."""
     from network.harness import free_ports
 
     context = multiprocessing.get_context("spawn")
@@ -210,10 +217,10 @@ def ring(way, folder, n_bytes, n_rounds):
     processes = [context.Process(target=work, args=(way, number, *arguments)) for number in range(N)]
     for process in processes:
         process.start()
-    found = [results.get(timeout=300) for _ in processes]
+    found = np.array([results.get(timeout=300) for _ in processes])
     for process in processes:
         process.join()
-    return statistics.median(found)
+    return np.array([np.median(found[:, 0]), found[:, 1].sum()])
 
 
 def main(n_rounds=None):
@@ -228,13 +235,14 @@ def main(n_rounds=None):
             turns = [{way: ring(way, folder, n_bytes, n_rounds or usual) for way in WAYS} for _ in range(TURNS)]
             print(f"\n{size} to each of two neighbours, {N} processes")
             for way in WAYS:
-                times = [turn[way] for turn in turns]
-                line = f"  {way:<10} {1000 * statistics.median(times):8.2f} ms a round"
+                seconds, processor = 1000 * np.median([turn[way] for turn in turns], axis=0)
+                line = f"  {way:<10} {seconds:8.2f} ms a round, processor {processor:8.2f} ms"
                 if way.startswith("ours"):
-                    ratios = [turn[way] / turn[way.replace("ours", "zenoh")] for turn in turns]
-                    line += (
-                        f"   {statistics.median(ratios):.2f} x bare zenoh ({min(ratios):.2f} to {max(ratios):.2f})"
-                    )
+                    ratios = np.array([turn[way] / turn[way.replace("ours", "zenoh")] for turn in turns])
+                    (low, low_cpu), (high, high_cpu) = ratios.min(axis=0), ratios.max(axis=0)
+                    middle, middle_cpu = np.median(ratios, axis=0)
+                    line += f"   {middle:.2f} x bare zenoh ({low:.2f} to {high:.2f})"
+                    line += f", processor {middle_cpu:.2f} x ({low_cpu:.2f} to {high_cpu:.2f})"
                 print(line, flush=True)
 
 

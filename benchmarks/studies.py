@@ -6,10 +6,13 @@ checkpoints; the rest is links, zenoh and TLS), bytes sent beside what `vpem pla
 """
 
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 
 import networkx as nx
@@ -33,8 +36,8 @@ def measure(study):
     return found
 
 
-def planned(study, summation, n_rows, n_components):
-    """Bytes of one more iteration, as `vpem plan` expects them: from and to."""
+def planned(study, summation, n_rows, n_components, line=None):
+    """Bytes and seconds of one more iteration, as `vpem plan` expects them: from and to."""
     from vpem.planning import Line, Study, estimate, make_network
 
     graph = nx.Graph()
@@ -43,8 +46,9 @@ def planned(study, summation, n_rows, n_components):
     network = make_network(dict(enumerate(study.partition)), graph)
     about = Study(n_rows=n_rows, n_components=n_components, init_params="random")
     spans = [{"iterations": (number, number), "kmeans_iterations": (1, 1)} for number in (20, 40)]
-    less, more = (estimate(summation, network, about, **span, line=Line()).usual_bytes for span in spans)
-    return (more.low - less.low) / 20, (more.high - less.high) / 20
+    less, more = (estimate(summation, network, about, **span, line=line or Line()) for span in spans)
+    pairs = (more.usual_bytes, less.usual_bytes), (more.seconds, less.seconds)
+    return [tuple((np.array(most) - fewest) / 20) for most, fewest in pairs]
 
 
 def show(name, X, links, adding, n_iterations, **more):
@@ -61,10 +65,49 @@ def show(name, X, links, adding, n_iterations, **more):
         simulated = (time.perf_counter() - begin) / n_iterations
         with study:
             seconds, cpu, own, sent = measure(study)
-        low, high = planned(study, SUMS[adding], len(X), 2)
+        (low, high), _ = planned(study, SUMS[adding], len(X), 2)
     times = f"{seconds:7.3f} s   processor {cpu:7.3f} s, agents {own:6.3f} s"
     sizes = f"sent {sent / 1e6:8.3f} MB, planned {low / 1e6:.3f} to {high / 1e6:.3f}"
     print(f"{name:<34} {times}   {sizes}   simulation with its start {simulated:.3f} s", flush=True)
+
+
+def show_line(adding, n_rows, n_iterations, *, megabits=None, delay=0.0):
+    """A path of three over lines of known speed: seconds of an iteration beside `vpem plan`'s estimate.
+
+    Machines with slow lines are network namespaces (root only); delays come from proxies.
+    """
+    from network.harness import Study
+    from network.party import SUMS
+    from network.proxy import Proxy
+    from network.test_namespaces import Machines
+    from vpem.planning import Line
+
+    path = [[0, 1], [1, 2]]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        about = {"adding": adding, "rows": n_rows, "max_iter": n_iterations, "lease": 10.0, "secure": True}
+        study = stack.enter_context(Study(Path(folder), path, n_parties=3, **about))
+        start = study.start
+        if megabits:
+            machines = stack.enter_context(Machines(3))
+            limit = f"root tbf rate {megabits}mbit burst 32kb latency 50ms".split()
+            for name in machines.names:
+                for where in (["dev", f"{name}o"], ["dev", "eth0"]):
+                    inside = ["-n", name] if where[1] == "eth0" else []
+                    subprocess.run(["tc", *inside, "qdisc", "add", *where, *limit], check=True)
+            study.start = lambda: machines.start(study, start)
+        else:
+            proxies = {f"{one}-{other}": Proxy(study.ports[other], delay=delay) for one, other in path}
+            for proxy in proxies.values():
+                stack.enter_context(proxy)
+            study.write(addresses={name: f"127.0.0.1:{proxy.port}" for name, proxy in proxies.items()})
+        seconds = measure(study)[0]
+    line = Line(bandwidth=(megabits or 10_000) * 1e6 / 8, latency=delay or 0.001)
+    _, (low, high) = planned(study, SUMS[adding], n_rows, 2, line)
+    what = f"{megabits} Mbit/s" if megabits else f"{1000 * delay:.0f} ms"
+    print(
+        f"path of 3, {n_rows:,} rows, {adding}, {what}: {seconds:.2f} s, planned {low:.2f} to {high:.2f} s",
+        flush=True,
+    )
 
 
 def show_large(adding, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=6):
@@ -125,6 +168,11 @@ def main():
     show("30 parties on a ring, differences", X, ring(30), "differences", 10, lease=10.0, patience=600.0)
     for adding in ("differences", "tree"):
         show_large(adding)
+    show_line("tree", 300, 10, delay=0.05)
+    show_line("differences", 300, 10, delay=0.05)
+    if os.name == "posix" and os.geteuid() == 0 and shutil.which("tc"):
+        show_line("tree", 20_000, 10, megabits=20)
+        show_line("differences", 100_000, 10, megabits=1)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,18 @@ class Clinics:
     """A study in a folder, with its parties' tables, each in an order of its own."""
 
     def __init__(
-        self, folder, *, links="tree", model="", network="", n_rows=80, lease="2s", patience="60s", seed=0, gaps=0
+        self,
+        folder,
+        *,
+        links="tree",
+        model="",
+        network="",
+        n_rows=80,
+        lease="2s",
+        patience="60s",
+        seed=0,
+        gaps=0,
+        rows="",
     ):
         self.folder = folder
         rng = np.random.default_rng(seed)
@@ -34,6 +45,8 @@ class Clinics:
         group = np.arange(n_rows) % 2
         self.X = 100 * rng.normal(size=(n_rows, 6)) + 150 * group[:, None] + rng.normal(size=6) * 1000
         self.X.flat[rng.choice(self.X.size, gaps, replace=False)] = np.nan
+        if "sum =" not in network:
+            network = f'sum = "differences"\n{network}'
         server = '\n[network.server]\naddress = "127.0.0.1:1"' if links == "star" else ""
         text = f"""vpem = 1
 name = "clinics"
@@ -49,6 +62,7 @@ links = "{links}"
 {network}{server}
 [rows]
 salt = "{SALT}"
+{rows}
 """
         text += "".join(f'[parties.{name}]\naddress = "127.0.0.1:{place + 2}"\n' for place, name in enumerate(NAMES))
         folder.mkdir(parents=True, exist_ok=True)

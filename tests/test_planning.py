@@ -323,7 +323,11 @@ def test_summations_are_checked_and_may_be_others():
         plan(network, Study(n_rows=10, n_components=2), summations=[Star()])
     assert Consensus(7) in choices(network, rounds=7)
     jumping = Study(n_rows=10, n_components=2, accelerate="squarem")
-    assert [one.name for one in plan(network, jumping).estimates] == ["Tree()", "Differences(Tree())", "Masked(Tree())"]
+    assert [one.name for one in plan(network, jumping).estimates] == [
+        "Tree()",
+        "Differences(Tree())",
+        "Masked(Tree())",
+    ]
     with pytest.raises(ValueError, match="expected accelerate with sums that are the same for all parties"):
         plan(network, jumping, summations=[Consensus(3)])
 

@@ -242,7 +242,7 @@ address = "c:1"
 @pytest.mark.parametrize(
     ("links", "graph", "own"),
     [
-        ('"star"\nserver = { address = "s:1" }', "star", "Differences(Star())"),
+        ('"star"\nserver = { address = "s:1" }', "star", "Masked(Star())"),
         ('"path"\nsum = "exact"', "path", "Tree()"),
         ('"ring"\nsum = "consensus"\nrounds = 7', "ring", "Consensus(7)"),
     ],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vpem import Consensus, Differences, Star, Tree
+from vpem import Consensus, Differences, Masked, Star, Tree
 from vpem.studies import fields
 from vpem.studies.fields import StudyFileError
 from vpem.studies.lines import key_lines
@@ -55,7 +55,7 @@ def test_a_study_says_who_is_linked_and_what_is_fitted(tmp_path):
     assert study.names == ("north", "east", "south")
     assert study.links == ((0, 1), (0, 2))
     assert study.neighbours(0) == (1, 2)
-    assert study.summation == Differences(Tree())
+    assert study.summation == Masked(Tree())
     assert [one.certificate for one in study.parties] == ["north", "east-clinic", "south"]
     assert study.model == Options(components=3)
     assert study.patience == 3600

@@ -91,7 +91,8 @@ def init(
     - `vpem study init --name clinics -k 3 --links tree --parties north=north.org:7450,south=south.org:7450`
     """
     from vpem.studies import fields
-    from vpem.studies.shared import LINKS, Member, Options, Study, drawn_links, read_study
+    from vpem.studies.linking import LINKS, drawn_links
+    from vpem.studies.shared import Member, Options, Study, read_study
     from vpem.studies.writing import new_salt, party_text, server_text, study_text, write_new
 
     if example:
@@ -109,7 +110,8 @@ def init(
     count = _ask(components, "number of components", _count)
     ends = [(number, len(members)) for number in range(len(members))] if hub else drawn_links(shape, len(members))
     about = {"name": name, "parties": members, "server": hub, "shape": shape, "salt": new_salt()}
-    study = Study(**about, links=tuple(ends), model=Options(components=count))  # type: ignore[arg-type]
+    way = "masked" if len(members) > 2 else "differences"  # of two parties, each sees the other's terms anyway
+    study = Study(**about, links=tuple(ends), sum=way, model=Options(components=count))  # type: ignore[arg-type]
     write_new(folder / "study.toml", study_text(study))
     for one in members:
         write_new(
@@ -136,7 +138,7 @@ def check(
 
     Example: `vpem study check study.toml --party clinic.toml`
     """
-    from vpem.studies.joining import take_seat
+    from vpem.studies.seats import take_seat
     from vpem.studies.shared import read_study
 
     found = read_study(study)

@@ -8,7 +8,8 @@ import numpy as np
 
 from vpem.datasets import load_breast_cancer_parties
 from vpem.reading import write
-from vpem.studies.shared import Member, Options, Study, drawn_links
+from vpem.studies.linking import drawn_links
+from vpem.studies.shared import Member, Options, Study
 from vpem.studies.writing import new_salt, party_text, study_text, write_new
 
 CLINICS = {"north": "mean", "east": "error", "south": "worst"}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +11,29 @@ import msgspec
 
 from vpem.core.agent.machine import Agent
 from vpem.files import replacing
-from vpem.privacy.matching import Matched
-from vpem.studies.credentials import CertificateCredentials
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import Belongs, Checkpoints, open_folder
-from vpem.studies.keys import check_keys
 from vpem.studies.ledger import Ledger
 from vpem.studies.matching import (
     NOTHING,
     SAVED,
     MatchSession,
-    Unmatched,
-    load_matched,
     make_matching,
     of_matching,
-    read_unmatched,
     save_matched,
 )
-from vpem.studies.private import PartyFile, read_party, server_file
-from vpem.studies.results import Local, PartyFit, finish, prepare
-from vpem.studies.rows import read_rows
-from vpem.studies.shared import Study, read_study
+from vpem.studies.private import PartyFile
+from vpem.studies.results import PartyFit, finish
+from vpem.studies.rows import PartyRows
+from vpem.studies.seats import Seat, matched_seat, take_seat
+from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note
 from vpem.transports.outcomes import Outcome
 from vpem.transports.running import Hello, run
 from vpem.transports.session import Session
-from vpem.transports.zenoh import Peer, Tls, Wiring, open_wire
+from vpem.transports.zenoh import Wiring, open_wire
 
 FINISHED, LOG = "finished", "log.jsonl"
-
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -72,178 +62,6 @@ def _in_words(outcome: Outcome, folder: Path) -> str:
         "refused": "nothing was sent",
     }
     return f"{outcome.kind}: {outcome.reason}; {remedy.get(outcome.kind, '')}"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Seat:
-    """One agent's place in a study: what it needs to begin."""
-
-    study: Study
-    party: PartyFile
-    number: int
-    local: Local | None
-    """None for a server."""
-    tls: Tls | None
-    notes: tuple[str, ...] = ()
-    unmatched: Unmatched | None = None
-    """What has to be matched before the fit."""
-
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """Of all that a checkpoint belongs to."""
-        if self.local is None:
-            return self.study.digests
-        rows, scale = self.local.rows, self.local.units.scale
-        table = hashlib.sha256(rows.values.data)
-        table.update(repr((rows.names, None if scale is None else scale.tolist())).encode())
-        return {**self.study.digests, "rows": rows.digest, "table": table.hexdigest()}
-
-    @property
-    def n_bytes(self) -> int:
-        """Room for checkpoints and results, roughly: three of responsibilities, and the rows as text."""
-        if self.local is None:
-            return 2**20
-        rows, k = len(self.local.rows), self.study.model.components
-        pooled = self.local.X.nbytes if self.study.model.hops else 0
-        return 2**20 + 2 * (8 * 8 * rows * k + 4 * pooled) + 25 * rows * (k + 2)
-
-    def agent(self) -> Agent:
-        """An agent that has not begun."""
-        return Agent(
-            self.number,
-            self.study.neighbours(self.number),
-            self.study.agreement(),
-            None if self.local is None else self.local.X,
-            name=self.study.names[self.number],
-            most_hops=self.party.most_hops if self.local is not None else None,
-            credentials=self.credentials,
-        )
-
-    @cached_property
-    def credentials(self) -> CertificateCredentials | None:
-        """To sign what the agent tells of itself; None without certificates."""
-        if self.tls is None:
-            return None
-        names = {member.name: member.certificate for member in self.study.members}
-        return CertificateCredentials(self.tls.ca, self.tls.certificate, self.tls.key, names)
-
-    def hello(self, purpose: str = "fit") -> Hello:
-        """What neighbours compare."""
-        rows = None if self.local is None else self.local.rows
-        return Hello(
-            name=self.study.names[self.number],
-            number=self.number,
-            fields=self.study.digests,
-            rows=None if rows is None else len(rows),
-            order=None if rows is None else rows.digest,
-            purpose=purpose,
-        )
-
-    def wiring(self) -> Wiring:
-        """Links to the neighbours: a star's parties open them, and of two parties the one with the smaller number."""
-        members, me = self.study.members, self.number
-        peers = tuple(
-            Peer(
-                number=peer,
-                name=members[peer].name,
-                address=members[peer].address,
-                certificate=members[peer].certificate,
-                connect=me < peer,
-            )
-            for peer in self.study.neighbours(me)
-        )
-        listen = None if all(peer.connect for peer in peers) else self.party.listen or _listening(members[me].address)
-        lease = self.study.lease
-        return Wiring(study=self.study.name, number=me, listen=listen, peers=peers, tls=self.tls, lease=lease)
-
-
-def _listening(address: str) -> str:
-    """On all interfaces at the port that others know; on this machine's own if it is only reached from there."""
-    host, _, port = address.rpartition(":")
-    return address if host in LOOPBACK else f"0.0.0.0:{port}"
-
-
-def take_seat(
-    study: str | os.PathLike[str] | Study,
-    party: str | os.PathLike[str] | PartyFile | None,
-    table: Any = None,
-    *,
-    insecure: bool = False,
-    fresh: bool = False,
-) -> Seat:
-    """Read and check all that an agent needs; raises before anything is sent or written.
-
-    Parameters
-    ----------
-    study : path or Study
-    party : path, PartyFile or None
-        None: the server of a star.
-    table : path or data frame, optional
-        In place of the one that the party's file names.
-    insecure : bool
-    fresh : bool
-        Forget which rows were matched.
-    """
-    shared = study if isinstance(study, Study) else read_study(study)
-    if party is None:
-        own = server_file(shared)
-    else:
-        own = party if isinstance(party, PartyFile) else read_party(party, shared, has_table=table is None)
-    number = shared.number(own.party)
-    tls, notes = None, list[str]()
-    if not insecure:
-        keys = own.keys
-        notes += check_keys(keys.ca, keys.certificate, keys.key, shared.members[number].certificate)
-        tls = Tls(ca=keys.ca, certificate=keys.certificate, key=keys.key)
-    if insecure and (shared.is_masked or shared.match != "same"):
-        raise StudyFileError(
-            f"{shared.path or shared.name}: expected certificates for masks and for matching rows, got --insecure, with "
-            'which any agent could pose as another; make keys with vpem keys, or say sum = "differences"'
-        )
-    local, is_party = None, number < len(shared.parties)
-    if shared.match != "same":
-        unmatched = read_unmatched(own, shared, table) if is_party else Unmatched()
-        notes += unmatched.notes
-        seat = Seat(
-            study=shared, party=own, number=number, local=None, tls=tls, notes=tuple(notes), unmatched=unmatched
-        )
-        found = None if fresh else load_matched(own.folder, shared, unmatched)
-        return seat if found is None else _matched_seat(seat, found)
-    if is_party:
-        rows = read_rows(own, shared.salt, table)
-        notes += rows.notes
-        local = prepare(shared, rows)
-    return Seat(study=shared, party=own, number=number, local=local, tls=tls, notes=tuple(notes))
-
-
-def _matched_seat(seat: Seat, found: Matched) -> Seat:
-    """A seat whose rows have been matched."""
-    unmatched = seat.unmatched
-    if unmatched is None or unmatched.rows is None:
-        return replace(seat, unmatched=None)
-    rows = unmatched.placed(found)
-    return replace(seat, unmatched=None, local=prepare(seat.study, rows), notes=rows.notes)
-
-
-def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
-    """Find the common rows together with the other parties; the seat that the fit begins with."""
-    unmatched, folder = seat.unmatched, seat.party.folder
-    assert unmatched is not None, "there is something to match"
-    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials)
-    session: Any = MatchSession(matching)
-
-    def write() -> list[Any]:
-        save_matched(folder, seat.study, unmatched, matching.matched)
-        return []
-
-    hello = msgspec.structs.replace(seat.hello("match"), rows=None, order=None)
-    outcome = carry(seat, session, hello, journal, (), stop, write, of_matching(seat.wiring()))
-    if outcome.kind != "finished":
-        raise StudyEnded(outcome, folder)
-    found = _matched_seat(seat, matching.matched or NOTHING)
-    for note in found.notes[-1:] if found.local is not None else ():
-        journal.tell(Note(note))
-    return found
 
 
 def join(
@@ -336,6 +154,59 @@ def _take_part(
         with replacing(folder / FINISHED) as unfinished:
             unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(finished)))
         return ended.fit()
+
+
+def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
+    """Find the common rows together with the other parties; the seat that the fit begins with."""
+    unmatched, folder = seat.unmatched, seat.party.folder
+    assert unmatched is not None, "there is something to match"
+    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials)
+    session: Any = MatchSession(matching)
+
+    def write() -> list[Any]:
+        save_matched(folder, seat.study, unmatched, matching.matched)
+        return []
+
+    hello = msgspec.structs.replace(seat.hello("match"), rows=None, order=None)
+    outcome = carry(seat, session, hello, journal, (), stop, write, of_matching(seat.wiring()))
+    if outcome.kind != "finished":
+        raise StudyEnded(outcome, folder)
+    found = matched_seat(seat, matching.matched or NOTHING)
+    for note in found.notes[-1:] if found.local is not None else ():
+        journal.tell(Note(note))
+    return found
+
+
+def match(
+    study: str | os.PathLike[str] | Study,
+    party: str | os.PathLike[str] | PartyFile | None = None,
+    table: Any = None,
+    *,
+    fresh: bool = False,
+    progress: Callable[[Any], object] | bool = True,
+    stop: Callable[[], bool] = lambda: False,
+) -> PartyRows | None:
+    """Find the rows that all parties have in common, without a fit; parameters as for `join`.
+
+    Returns
+    -------
+    PartyRows or None
+        The party's rows in the order of the common table; None for a server.
+    """
+    seat = take_seat(study, party, table, fresh=fresh)
+    if seat.study.match == "same":
+        raise StudyFileError(
+            f'{seat.study.path or seat.study.name}: expected match = "inner" or "outer" in [rows], got "same", '
+            "with which all parties bring the same ids"
+        )
+    folder = seat.party.folder
+    with open_folder(folder, seat.n_bytes), Journal(folder / LOG) as journal:
+        journal.watch = progress if callable(progress) else Lines().tell if progress else None
+        for note in seat.notes:
+            journal.tell(Note(note))
+        if seat.unmatched is not None:
+            seat = match_rows(seat, journal, stop)
+    return None if seat.local is None else seat.local.rows
 
 
 class _Ending:

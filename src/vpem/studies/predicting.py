@@ -19,9 +19,10 @@ from vpem.core.agent.machine import Agent
 from vpem.files import replacing
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import open_folder
-from vpem.studies.joining import LOG, Seat, StudyEnded, carry, restore, take_seat
+from vpem.studies.joining import LOG, StudyEnded, carry, restore
 from vpem.studies.private import PartyFile
 from vpem.studies.rows import PartyRows, read_rows
+from vpem.studies.seats import Seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines
 from vpem.transports import wire

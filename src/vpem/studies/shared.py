@@ -22,13 +22,13 @@ from vpem.privacy.parcels import Agents
 from vpem.reading.problems import unknown
 from vpem.studies import fields
 from vpem.studies.fields import Fields
+from vpem.studies.linking import drawn_links, listed_links, named_links
 
 if TYPE_CHECKING:
     from vpem.core.network.summation import Summation
     from vpem.estimators import VerticalGaussianMixture
 
 FORMAT = 1
-LINKS = ("star", "tree", "ring", "path", "complete")
 MASKED = "masked"
 """The sum of a study that says nothing else."""
 MATCHES = ("same", "inner", "outer")
@@ -354,7 +354,7 @@ def _check_once(found: Fields, parties: list[Member]) -> None:
 
 def _network(found: Fields, names: list[str]) -> tuple[str, tuple[tuple[int, int], ...], Member | None]:
     """The shape's name, the links, and a star's server."""
-    links = found.take(("network", "links"), _named_links)
+    links = found.take(("network", "links"), named_links)
     n_parties = len(names)
     if links == "star":
         found.table(("network", "server"))
@@ -366,54 +366,5 @@ def _network(found: Fields, names: list[str]) -> tuple[str, tuple[tuple[int, int
         found.has("network", "server", "address"), found.has("network", "server", "certificate")
         found.add(("network", "server"), 'expected a server with links = "star" only')
     if isinstance(links, list):
-        return "list", _listed(found, links, names), None
+        return "list", listed_links(found, links, names), None
     return str(links), drawn_links(str(links), n_parties), None
-
-
-def _named_links(value: Any) -> str | list[list[str]]:
-    pairs = isinstance(value, list) and value
-    if pairs and all(
-        isinstance(link, list) and len(link) == 2 and all(isinstance(e, str) for e in link) for link in value
-    ):
-        return list(value)
-    if not isinstance(value, str) or value not in LINKS:
-        raise ValueError(f'expected one of {", ".join(LINKS)}, or pairs of parties as [["north", "south"]]')
-    return value
-
-
-def drawn_links(shape: str, n_parties: int) -> tuple[tuple[int, int], ...]:
-    """Links of a shape; a tree has two branches wherever it can, in the order of the parties."""
-    path = [(number, number + 1) for number in range(n_parties - 1)]
-    drawn = {
-        "tree": [((number - 1) // 2, number) for number in range(1, n_parties)],
-        "path": path,
-        "ring": [*path, (0, n_parties - 1)] if n_parties > 2 else path,
-        "complete": [(one, other) for one in range(n_parties) for other in range(one + 1, n_parties)],
-    }
-    return tuple(drawn.get(shape, ()))
-
-
-def _listed(found: Fields, links: list[list[str]], names: list[str]) -> tuple[tuple[int, int], ...]:
-    """Links from pairs of names."""
-    place, pairs = ("network", "links"), set()
-    for one, other in links:
-        texts = [
-            text for end in (one, other) if (text := unknown(end, names, "network.links: the party")) is not None
-        ]
-        for text in texts:
-            found.add(place, text)
-        if one == other:
-            found.add(place, f"network.links: expected two different parties, got {one!r} twice")
-        elif not texts:
-            ends = sorted((names.index(one), names.index(other)))
-            pairs.add((ends[0], ends[1]))
-    reached = {0}
-    for _ in names:
-        reached |= {end for pair in pairs for end in pair if reached & set(pair)}
-    apart = [name for number, name in enumerate(names) if number not in reached]
-    if apart and not any("network.links" in text for _, text in found.problems):
-        found.add(
-            place,
-            f"network.links: expected links that join all parties, got {', '.join(apart)} apart from {names[0]}",
-        )
-    return tuple(sorted(pairs))

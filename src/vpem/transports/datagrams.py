@@ -21,7 +21,7 @@ HELLO, STATUS, PIECE = range(3)
 KINDS = (HELLO, STATUS, PIECE)
 FIRST, LAST = 1, 2
 """Flags of a frame's first and last piece."""
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 512 * 1024
 MOST_HELLO_BYTES = 64 * 1024
 
 _HEADER = struct.Struct("<4sBBHQQQQQIII")

@@ -286,10 +286,12 @@ class _Running:
         frame = self.frames.get(peer)
         if frame is None:
             return
-        frame += piece.content
+        is_whole = piece.is_first and piece.is_last  # as most are: it need not be copied
+        if not is_whole:
+            frame += piece.content
         if piece.is_last or len(frame) > self.lengths[peer]:
             del self.frames[peer]
-            self._send(session.receive(peer, memoryview(frame).toreadonly()))
+            self._send(session.receive(peer, piece.content if is_whole else memoryview(frame).toreadonly()))
 
     def _send(self, frames: list[Frame]) -> None:
         """Hand frames to the links that the session knows, and close those that it wants closed."""

@@ -180,8 +180,9 @@ class Session:
             self._is_saving, kept = True, lasting(state)
             self._save(self._encoder.parts(kept))
             self._is_saving, self._saved = False, kept
-        for message in messages if self.note is not None else ():
-            self.note(self.agent, message)
+        if (note := self.note) is not None:
+            for message in messages:
+                note(self.agent, message)
         return [Frame(message.receiver, wire.encode(message)) for message in messages]
 
     def _blame(self, action: Callable[[], list[Message]]) -> list[Message]:

@@ -48,10 +48,10 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
     values = decision = None
     if run.block is not None:
         assert run.weights is not None, "a root has weights"
-        values = work.em_pass(run.block, run.weights).terms(work.table, rows)
-        if has_energy:
-            energy = np.zeros(1) if run.final else visits.densities([run.block], work.density)
-            values = np.concatenate([values, energy])
+        energy = np.zeros(int(has_energy))
+        if has_energy and not run.final:
+            energy = visits.densities([run.block], work.density)
+        values = work.em_pass(run.block, run.weights).terms(work.table, rows, energy)
     if number == 0:
         decision = np.array([1.0, math.inf, *run.findings])
         if run.history:

@@ -1,0 +1,55 @@
+"""Commands about what parties see of each other: explain a study, match its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vpem.cli.app import app, plainly, say
+from vpem.cli.joining import OwnFile, Server, SharedFile, check_seat, leave, stopping, watching
+
+
+@app.command()
+@plainly
+def explain(study: Annotated[Path, typer.Argument(help="The file that all parties share.")]) -> None:
+    """Say what each party, the matcher and the server will and will not be able to learn, before anything is sent.
+
+    It follows from the schedule that the agents of the study keep to. Example: `vpem explain study.toml`
+    """
+    from textwrap import fill
+
+    from vpem.studies.explaining import explain_study
+    from vpem.studies.shared import read_study
+
+    for section in explain_study(read_study(study)):
+        say(f"\n{section.heading}")
+        for sentence in section.sentences:
+            say(fill(sentence, 100, initial_indent="  - ", subsequent_indent="    "))
+
+
+@app.command()
+@plainly
+def match(
+    study: SharedFile,
+    party: OwnFile = None,
+    server: Server = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Match again; all parties must.")] = False,
+) -> None:
+    """Find the rows that the parties have in common, without showing ids; `vpem join` does so first, if needed.
+
+    The study says `match = "inner"` or `"outer"` in its `[rows]`.
+    Example: `vpem match study.toml --party clinic.toml`
+    """
+    from vpem.studies.joining import StudyEnded
+    from vpem.studies.joining import match as take_part
+
+    check_seat(party, server=server)
+    with stopping() as stop, watching() as tell:
+        try:
+            found = take_part(study, party, fresh=fresh, progress=tell, stop=stop)
+        except StudyEnded as ended:
+            leave(ended)
+    if found is not None:
+        say(f"{len(found):,} common rows; this party has {int((found.order >= 0).sum()):,} of them")

@@ -1,0 +1,175 @@
+"""One agent's place in a study: its files, read and checked before anything is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from vpem.core.agent.machine import Agent
+from vpem.privacy.matching import Matched
+from vpem.studies.credentials import CertificateCredentials
+from vpem.studies.fields import StudyFileError
+from vpem.studies.keys import check_keys
+from vpem.studies.matching import Unmatched, load_matched, read_unmatched
+from vpem.studies.private import PartyFile, read_party, server_file
+from vpem.studies.results import Local, prepare
+from vpem.studies.rows import read_rows
+from vpem.studies.shared import Study, read_study
+from vpem.transports.running import Hello
+from vpem.transports.zenoh import Peer, Tls, Wiring
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seat:
+    """One agent's place in a study: what it needs to begin."""
+
+    study: Study
+    party: PartyFile
+    number: int
+    local: Local | None
+    """None for a server."""
+    tls: Tls | None
+    notes: tuple[str, ...] = ()
+    unmatched: Unmatched | None = None
+    """What has to be matched before the fit."""
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Of all that a checkpoint belongs to."""
+        if self.local is None:
+            return self.study.digests
+        rows, scale = self.local.rows, self.local.units.scale
+        table = hashlib.sha256(rows.values.data)
+        table.update(repr((rows.names, None if scale is None else scale.tolist())).encode())
+        return {**self.study.digests, "rows": rows.digest, "table": table.hexdigest()}
+
+    @property
+    def n_bytes(self) -> int:
+        """Room for checkpoints and results, roughly: three of responsibilities, and the rows as text."""
+        if self.local is None:
+            return 2**20
+        rows, k = len(self.local.rows), self.study.model.components
+        pooled = self.local.X.nbytes if self.study.model.hops else 0
+        return 2**20 + 2 * (8 * 8 * rows * k + 4 * pooled) + 25 * rows * (k + 2)
+
+    def agent(self) -> Agent:
+        """An agent that has not begun."""
+        return Agent(
+            self.number,
+            self.study.neighbours(self.number),
+            self.study.agreement(),
+            None if self.local is None else self.local.X,
+            name=self.study.names[self.number],
+            most_hops=self.party.most_hops if self.local is not None else None,
+            credentials=self.credentials,
+        )
+
+    @cached_property
+    def credentials(self) -> CertificateCredentials | None:
+        """To sign what the agent tells of itself; None without certificates."""
+        if self.tls is None:
+            return None
+        names = {member.name: member.certificate for member in self.study.members}
+        return CertificateCredentials(self.tls.ca, self.tls.certificate, self.tls.key, names)
+
+    def hello(self, purpose: str = "fit") -> Hello:
+        """What neighbours compare."""
+        rows = None if self.local is None else self.local.rows
+        return Hello(
+            name=self.study.names[self.number],
+            number=self.number,
+            fields=self.study.digests,
+            rows=None if rows is None else len(rows),
+            order=None if rows is None else rows.digest,
+            purpose=purpose,
+        )
+
+    def wiring(self) -> Wiring:
+        """Links to the neighbours: a star's parties open them, and of two parties the one with the smaller number."""
+        members, me = self.study.members, self.number
+        peers = tuple(
+            Peer(
+                number=peer,
+                name=members[peer].name,
+                address=members[peer].address,
+                certificate=members[peer].certificate,
+                connect=me < peer,
+            )
+            for peer in self.study.neighbours(me)
+        )
+        listen = None if all(peer.connect for peer in peers) else self.party.listen or _listening(members[me].address)
+        lease = self.study.lease
+        return Wiring(study=self.study.name, number=me, listen=listen, peers=peers, tls=self.tls, lease=lease)
+
+
+def _listening(address: str) -> str:
+    """On all interfaces at the port that others know; on this machine's own if it is only reached from there."""
+    host, _, port = address.rpartition(":")
+    return address if host in LOOPBACK else f"0.0.0.0:{port}"
+
+
+def take_seat(
+    study: str | os.PathLike[str] | Study,
+    party: str | os.PathLike[str] | PartyFile | None,
+    table: Any = None,
+    *,
+    insecure: bool = False,
+    fresh: bool = False,
+) -> Seat:
+    """Read and check all that an agent needs; raises before anything is sent or written.
+
+    Parameters
+    ----------
+    study : path or Study
+    party : path, PartyFile or None
+        None: the server of a star.
+    table : path or data frame, optional
+        In place of the one that the party's file names.
+    insecure : bool
+    fresh : bool
+        Forget which rows were matched.
+    """
+    shared = study if isinstance(study, Study) else read_study(study)
+    if party is None:
+        own = server_file(shared)
+    else:
+        own = party if isinstance(party, PartyFile) else read_party(party, shared, has_table=table is None)
+    number = shared.number(own.party)
+    tls, notes = None, list[str]()
+    if not insecure:
+        keys = own.keys
+        notes += check_keys(keys.ca, keys.certificate, keys.key, shared.members[number].certificate)
+        tls = Tls(ca=keys.ca, certificate=keys.certificate, key=keys.key)
+    if insecure and (shared.is_masked or shared.match != "same"):
+        raise StudyFileError(
+            f"{shared.path or shared.name}: expected certificates for masks and for matching rows, got --insecure, "
+            'with which any agent could pose as another; make keys with vpem keys, or say sum = "differences"'
+        )
+    local, is_party = None, number < len(shared.parties)
+    if shared.match != "same":
+        unmatched = read_unmatched(own, shared, table) if is_party else Unmatched()
+        notes += unmatched.notes
+        seat = Seat(
+            study=shared, party=own, number=number, local=None, tls=tls, notes=tuple(notes), unmatched=unmatched
+        )
+        found = None if fresh else load_matched(own.folder, shared, unmatched)
+        return seat if found is None else matched_seat(seat, found)
+    if is_party:
+        rows = read_rows(own, shared.salt, table)
+        notes += rows.notes
+        local = prepare(shared, rows)
+    return Seat(study=shared, party=own, number=number, local=local, tls=tls, notes=tuple(notes))
+
+
+def matched_seat(seat: Seat, found: Matched) -> Seat:
+    """A seat whose rows have been matched."""
+    unmatched = seat.unmatched
+    if unmatched is None or unmatched.rows is None:
+        return replace(seat, unmatched=None)
+    rows = unmatched.placed(found)
+    return replace(seat, unmatched=None, local=prepare(seat.study, rows), notes=tuple(rows.notes))
