@@ -290,7 +290,7 @@ def test_a_plan_of_a_ring():
         "RunningSums()",
     ]
     assert found.default == "Tree()"
-    tree, changes, hundred, enough, _, running = found.estimates
+    tree, changes, _, hundred, enough, _, running = found.estimates
     assert found.cheapest is changes
     assert tree.error_factor == changes.error_factor == 0
     assert running.error_factor <= 1e-10
