@@ -161,14 +161,18 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
     unmatched, folder = seat.unmatched, seat.party.folder
     assert unmatched is not None, "there is something to match"
     matching = make_matching(seat.study, seat.number, unmatched, seat.credentials)
-    session: Any = MatchSession(matching)
+    ledger = Ledger(seat.study.names)
+    session: Any = MatchSession(matching, ledger)
 
     def write() -> list[Any]:
         save_matched(folder, seat.study, unmatched, matching.matched)
         return []
 
     hello = msgspec.structs.replace(seat.hello("match"), rows=None, order=None)
-    outcome = carry(seat, session, hello, journal, (), stop, write, of_matching(seat.wiring()))
+    try:
+        outcome = carry(seat, session, hello, journal, (), stop, write, of_matching(seat.wiring()))
+    finally:
+        ledger.write(folder, hello.purpose)
     if outcome.kind != "finished":
         raise StudyEnded(outcome, folder)
     found = matched_seat(seat, matching.matched or NOTHING)

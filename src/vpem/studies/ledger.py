@@ -40,13 +40,16 @@ class Ledger:
     def note(self, agent: Agent, message: Message) -> None:
         """Count a message that is about to be sent."""
         form = PLAIN.get(message.kind) or self._form(agent, message)
+        self.count(message.receiver, message.kind, form, message.n_bytes, len(message.decision))
+
+    def count(self, receiver: int, kind: str, form: str, n_bytes: int, n_decisions: int = 0) -> None:
+        """Count something that is about to be sent."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        key = self.names[message.receiver], message.kind, form
-        empty = {"messages": 0, "bytes": 0, "first": now, "decisions, plain": 0}
-        line = self._lines.setdefault(key, empty)
+        empty = {"messages": 0, "bytes": 0, "decisions, plain": 0, "first": now}
+        line = self._lines.setdefault((self.names[receiver], kind, form), empty)
         line["messages"] += 1
-        line["bytes"] += message.n_bytes
-        line["decisions, plain"] += len(message.decision)
+        line["bytes"] += n_bytes
+        line["decisions, plain"] += n_decisions
         line["last"] = now
 
     def _form(self, agent: Agent, message: Message) -> str:

@@ -16,7 +16,9 @@ from vpem.core.agent.meeting import Credentials
 from vpem.files import replacing
 from vpem.privacy.ids import IdError, spell
 from vpem.privacy.matching import Matched, Matching
+from vpem.privacy.parcels import Frame
 from vpem.reading.problems import TableError
+from vpem.studies.ledger import Ledger
 from vpem.studies.private import PartyFile
 from vpem.studies.rows import PartyRows, read_table
 from vpem.studies.shared import Study
@@ -76,12 +78,14 @@ class MatchSession:
     Parameters
     ----------
     matching : Matching
+    ledger : Ledger
+        Counts what is sent.
     """
 
     HEADER_BYTES = Matching.HEADER_BYTES
 
-    def __init__(self, matching: Matching):
-        self.matching = matching
+    def __init__(self, matching: Matching, ledger: Ledger):
+        self.matching, self.ledger = matching, ledger
 
     @property
     def agent(self) -> Any:
@@ -113,13 +117,30 @@ class MatchSession:
             f"expected all parties while rows are matched, got it without agent {peer}; try --fresh later"
         )
 
-    note: Any = None
-    """Of an engine's ledger: parcels are counted by the matching itself."""
+    def expects(self, peer: int, start: bytes) -> int:
+        """Length of the frame that begins so."""
+        return self.matching.expects(peer, start)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("start", "connect", "disconnect", "receive", "expects"):
-            return getattr(self.matching, name)
-        raise AttributeError(name)
+    def start(self) -> list[Frame]:
+        """Begin."""
+        return self._counted(self.matching.start())
+
+    def connect(self, peer: int) -> list[Frame]:
+        """There is a link."""
+        return self._counted(self.matching.connect(peer))
+
+    def disconnect(self, peer: int) -> list[Frame]:
+        """A link has ended."""
+        return self._counted(self.matching.disconnect(peer))
+
+    def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
+        """Take a whole frame."""
+        return self._counted(self.matching.receive(peer, frame))
+
+    def _counted(self, frames: list[Frame]) -> list[Frame]:
+        for frame in frames:
+            self.ledger.count(frame.receiver, "match", "hellos, and sealed tokens", len(frame.content))
+        return frames
 
 
 def make_matching(
