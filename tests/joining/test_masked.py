@@ -182,6 +182,31 @@ def test_a_party_cannot_sign_with_another_s_name(tmp_path):
         north.verify("south", b"content", b"")
 
 
+def test_new_rows_come_again_with_the_same_parties_only(tmp_path):
+    from vpem.studies.predicting import predict
+
+    clinics = Clinics(tmp_path / "study", network=MASKED, model='init = "random"')
+    files = find_files(clinics.study, clinics.folder)
+    make_keys(clinics.study, files)
+    fits = clinics.threads(secure)
+    assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
+
+    def score(absent=()):
+        clinics.new_rows(clinics.X[:12] + 1.0, absent)
+        run = lambda study, own: predict(  # noqa: E731
+            study, own, clinics.folder / own.party / "new.csv", progress=False
+        )
+        return clinics.threads(run)
+
+    for _ in range(2):
+        scores = score()
+        assert not any(isinstance(one, Exception) for one in scores.values()), scores
+        assert np.isfinite(scores["north"].log_densities).all()
+    refused = score(absent=["south"])
+    assert all(isinstance(one, StudyEnded) for one in refused.values()), refused
+    assert "a party's own term" in str(refused["north"])
+
+
 # Files
 
 

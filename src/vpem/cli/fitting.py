@@ -357,9 +357,11 @@ def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     check_graph(graph)
     if way is None:
         way = "exact" if rounds is None else "consensus"
-    check_choices(sum=(way, WAYS))
+    check_choices(sum=(way, (*WAYS, "masked")))
     if way != "consensus" and rounds is not None:
         raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
+    if way == "masked":
+        return vpem.Masked(vpem.Star() if graph == "star" else vpem.Tree())
     return named_summation(way, number_of_rounds(rounds), is_star=graph == "star")
 
 

@@ -314,6 +314,8 @@ def _option(one: Estimate) -> str:
         return "--sum consensus" + ("" if rounds is None else f" --rounds {rounds}")
     if isinstance(one.summation, vpem.RunningSums):
         return "--sum running"
+    if one.name.startswith("Masked"):
+        return "--sum masked"
     return "--sum differences" if one.is_lossy else "--sum exact"
 
 

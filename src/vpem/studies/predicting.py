@@ -144,10 +144,12 @@ def _ready(seat: Seat, session: Session, request: str, save: Callable[[list[wire
         raise StudyFileError(f"{seat.party.folder}: expected a finished fit, got none; run vpem join first")
     if path.exists() and path.read_text() == request:
         return session
-    state = state.copy()
+    seen, state = state.progress.seen, state.copy()
     state.requests = {}
-    state.checkpoints = tuple(point for point in state.checkpoints if point.number <= number)
-    state.progress = replace(state.checkpoints[-1].progress, prediction=None)
+    *kept, last = (point for point in state.checkpoints if point.number <= number)
+    # Which rows were added before, and with how many parties, is not forgotten with the last request.
+    state.progress = replace(last.progress, prediction=None, seen=seen)
+    state.checkpoints = (*kept, replace(last, progress=state.progress))
     agent: Agent = session.agent.restored(state)
     save(wire.StateEncoder().parts(lasting(state)))  # first: the file below says that the state is this request's
     with replacing(path) as unfinished:

@@ -95,6 +95,10 @@ class Identity:
             return record
         return msgspec.structs.replace(record, proof=self.credentials.sign(signed_content(record, state.epoch)))
 
+    def has_met(self, state: AgentState) -> bool:
+        """Whether the agent has what its summation keeps secret in this epoch, if messages have tags."""
+        return not self.agreement.summation.has_tags or self._greeting[0] == state.epoch
+
     def new_columns(self, X: Table | None, n_rows: int) -> Array | None:
         """A party's part of new rows, all gaps if it lacks them; None for a server."""
         if self.X is None:

@@ -67,8 +67,11 @@ class Turn:
         draft.meeting = False
         if target < min(record.newest for record in records.values()):
             draft.requests = {}
-        draft.checkpoints = tuple(point for point in draft.checkpoints if point.number <= target)
-        draft.progress = draft.checkpoints[-1].progress
+        seen = draft.progress.seen if target else {}
+        *earlier, last = (point for point in draft.checkpoints if point.number <= target)
+        if seen and seen is not last.progress.seen:  # what was shown stays known, wherever agents go back to
+            last = replace(last, progress=replace(last.progress, seen=seen))
+        draft.checkpoints, draft.progress = (*earlier, last), last.progress
         if target == 0:
             draft.pooled = None
 
@@ -153,8 +156,8 @@ class Turn:
         if draft.progress.phase == DONE:
             self._save(resumed)
             request = draft.requests.get(draft.progress.n_predictions)
-            if request is None:
-                return
+            if request is None or not self.identity.has_met(draft):
+                return  # an agent that was restored has no keys until all have met again
             work = self.identity.work(draft)
             phase = AFTER_DONE[0] if work.roles.network.depth > 0 else work.predicting
             draft.progress = replace(draft.progress, phase=phase, prediction=request)
