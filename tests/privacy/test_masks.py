@@ -72,6 +72,15 @@ def test_a_masked_fit_takes_the_iterations_of_a_plain_one_and_ends_where_it_does
     np.testing.assert_allclose(masked.predict_proba(X), plain.predict_proba(X), atol=1e-4)
 
 
+@pytest.mark.parametrize("init_params", ["kmeans", "random"])
+def test_pulsars_take_as_many_iterations_as_plain(htru2, init_params):
+    X = (htru2[0] - htru2[0].mean(axis=0)) / htru2[0].std(axis=0)
+    settings = {"partition": {n: [n] for n in range(8)}, "init_params": init_params, "random_state": 0}
+    plain, masked = (VerticalGaussianMixture(2, summation=way, **settings).fit(X) for way in WAYS)
+    assert abs(masked.n_iter_ - plain.n_iter_) <= 2
+    assert masked.score(X) == pytest.approx(plain.score(X), abs=1e-3), "as the tolerance of 1e-3 allows"
+
+
 def study(summation=None, **arguments):
     graph = arguments.pop("graph", "star")
     return make_study(graph, summation=summation or Masked(Star()), **arguments)[0]
