@@ -123,8 +123,8 @@ Way = Annotated[
     typer.Option(
         "--sum",
         help="How the network adds. exact: a server, or a tree on other graphs; differences: the same with rounded "
-        "changes, far fewer bytes; masked: only the sum can be read; consensus: the paper's averages; running: averages "
-        "over links that lose messages.",
+        "changes, far fewer bytes; masked: only the sum can be read; consensus: the paper's averages; running: "
+        "averages over links that lose messages.",
         show_default="exact",
     ),
 ]
