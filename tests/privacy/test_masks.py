@@ -12,6 +12,7 @@ from studies import agree, bits, make_study, run, table
 from vpem import Consensus, Differences, Masked, Star, Tree, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.network.parties import make_network
 from vpem.core.rows import rows_held
+from vpem.privacy.changes import word_bytes
 from vpem.privacy.keys import Keys
 from vpem.privacy.masks import FEW_HOLDERS, REPEATS, TWO_PARTIES
 from vpem.transports import wire
@@ -26,7 +27,7 @@ def fit(X, **arguments):
     settings = {"partition": PARTIES, "tol": 0, "max_iter": 8, "reg_covar": 1e-3, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return VerticalGaussianMixture(2, **{**settings, **arguments}).fit(X)
+        return VerticalGaussianMixture(**{"n_components": 2, **settings, **arguments}).fit(X)
 
 
 @pytest.mark.parametrize("summation", [Masked(Star()), Masked(Tree())], ids=["star", "tree"])
@@ -280,6 +281,29 @@ def test_a_fit_without_a_party_begins_with_another_seed():
     transport.run()
     assert all(agent.is_done for agent in transport.agents.values())
     assert seen[False] != seen[True], "distances to the same row, with and without a party, would differ by its own"
+
+
+def test_hubs_add_under_masks_and_pool_in_the_open():
+    X, graph = table(gaps=False, n_columns=7), nx.path_graph(7)
+    arguments = {"partition": {n: [n] for n in range(7)}, "graph": graph, "hops": 1, "init_params": "random"}
+    plain = fit(X, **arguments)
+    simulated, agents = (fit(X, summation=Masked(Tree()), engine=engine, **arguments) for engine in ENGINES)
+    np.testing.assert_allclose(simulated.means_, plain.means_, atol=1e-2)
+    np.testing.assert_allclose(agents.means_, simulated.means_, rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match="at least 3 parties"):
+        fit(X, summation=Masked(Tree()), **{**arguments, "hops": 3})
+
+
+ENGINES = ("simulation", "agents")
+
+
+def test_one_component_and_words_for_many_parties():
+    X = table(gaps=False)
+    one, other = (fit(X, n_components=1, summation=Masked(Star()), engine=engine) for engine in ENGINES)
+    np.testing.assert_allclose(one.means_[0], X.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(other.means_, one.means_)
+    many = {n: make_network({k: [k] for k in range(n)}, "star", 0, np.random.default_rng(0)) for n in (256, 257)}
+    assert [word_bytes(network) for network in many.values()] == [4, 8]
 
 
 # Files, plans

@@ -28,7 +28,7 @@ from vpem.studies.rows import PartyRows
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note
-from vpem.transports.outcomes import Outcome
+from vpem.transports.outcomes import Outcome, Progress
 from vpem.transports.running import Hello, run
 from vpem.transports.session import Session
 from vpem.transports.zenoh import Wiring, open_wire
@@ -160,7 +160,16 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
     """Find the common rows together with the other parties; the seat that the fit begins with."""
     unmatched, folder = seat.unmatched, seat.party.folder
     assert unmatched is not None, "there is something to match"
-    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials)
+    shown = -1
+
+    def tell(done: int, total: int) -> None:
+        nonlocal shown
+        if (percent := 100 * done // max(total, 1)) > shown:
+            shown = percent
+            phase = f"match: {percent} % of the tokens"
+            journal.tell(Progress(phase, 0, 0, None, journal.sent, journal.received))
+
+    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials, tell)
     ledger = Ledger(seat.study.names)
     session: Any = MatchSession(matching, ledger)
 
