@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vpem import Consensus, Differences, Masked, Star, Tree
+from vpem import Consensus, Masked, Star, Tree
 from vpem.studies import fields
 from vpem.studies.fields import StudyFileError
 from vpem.studies.lines import key_lines
@@ -79,7 +79,7 @@ def test_a_star_has_a_server_with_the_last_number(tmp_path):
     study = study_of(tmp_path, ('"tree"', '"star"\nserver = { address = "hub.example.org:7450" }'))
     assert study.names[-1] == "server"
     assert study.links == ((0, 3), (1, 3), (2, 3))
-    assert study.summation == Differences(Star())
+    assert study.summation == Masked(Star())
 
 
 def test_sums_by_name(tmp_path):
@@ -95,7 +95,7 @@ def test_the_agreement_is_that_of_the_estimator(tmp_path):
     assert agreement.settings.n_components == 3
     assert agreement.n_init == 5
     assert agreement.init_params == "kmeans"
-    assert agreement.summation == Differences(Tree())
+    assert agreement.summation == Masked(Tree())
 
 
 def test_all_mistakes_at_once_with_lines_and_what_was_meant(tmp_path):
