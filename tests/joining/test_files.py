@@ -110,7 +110,7 @@ def test_all_mistakes_at_once_with_lines_and_what_was_meant(tmp_path):
         "expected files that can be used as they are, got 6 problems:",
         "- study.toml, line 2: name: expected 1 to 64 letters, digits, - and _, got 'my clinics'",
         "- study.toml, line 3: the key 'sed' is not one of this file; did you mean 'seed'? known are vpem, model, "
-        "parties, network, name, seed, patience, lease, rows",
+        "parties, network, privacy, rows, name, seed, patience, lease",
         "- study.toml, line 5: model.components: expected a whole number, 1 or more, got '3'",
         "- study.toml, line 6: model: the key 'covarianc' is not one of this file; did you mean 'covariance'? known "
         "are components, covariance, tol, max_iter, starts, init, accelerate, reg_covar, shrinkage, standardize, "
