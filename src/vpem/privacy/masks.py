@@ -159,10 +159,6 @@ class Masked(Summation):
         """From a secret of both ends."""
         return link_tag(place, peer, parts)
 
-    def form(self, kind: str, *, upward: bool) -> str:  # noqa: ARG002 (of all kinds)
-        """Masked on the way up, the total on the way down."""
-        return "masked" if upward else "total of all parties"
-
     # Sizes
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)

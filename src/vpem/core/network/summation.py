@@ -269,10 +269,6 @@ class Summation(ABC):
         """
         return b""
 
-    def form(self, kind: str, *, upward: bool) -> str:
-        """What the values of a message are, for people: on their way to be added, or as the sum comes back."""
-        return f"{kind} {'up' if upward else 'down'}"
-
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (some depend on it)
         """What messages look like; known to a receiver before it makes room for one.
 
