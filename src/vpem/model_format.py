@@ -11,6 +11,7 @@ import msgspec
 from vpem.core.blocks.covariances import STRUCTURES
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.mixed import Mixed
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.differences import Differences
 from vpem.core.network.failures import Failures
@@ -32,7 +33,7 @@ SUMMATIONS: dict[str, type[Any]] = {
 }
 """Summations that a file can name: frozen dataclasses whose fields are plain values, summations again, or `PARTS`."""
 
-DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian}
+DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian, "mixed": Mixed}
 """Densities that a file can name: likewise."""
 
 PARTS: dict[str, type[Any]] = {"failures": Failures}

@@ -260,7 +260,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     k = about.n_components
     _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
     model, summation, density = _estimator(about, network, path)
-    shapes = [density.shapes(k, len(columns)) for columns in network.block_columns]
+    shapes = [density.block_shapes(k, len(hub.columns), hub.members) for hub in network.named_hubs()]
     n_bytes = 8 * sum(math.prod(shape) for own in shapes for shape in own.values())
     _check(n_bytes <= LARGEST_ARRAYS, path, f"its arrays would take {n_bytes:,} bytes")
     # Before anything is unpacked: a small file must not claim what it does not even pretend to hold.

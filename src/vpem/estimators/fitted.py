@@ -127,5 +127,5 @@ class FittedMixture(ExplainedMixture):
     def _n_parameters(self) -> int:
         """Free parameters of the block structure."""
         n_components = len(self.weights_)
-        blocks = (self._mixture.density.n_parameters(n_components, len(hub.columns)) for hub in self.hubs_)
+        blocks = map(self._mixture.density.n_block_parameters, self._mixture.blocks)
         return n_components - 1 + sum(blocks)

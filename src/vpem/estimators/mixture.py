@@ -137,9 +137,9 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
                 f"expected blocks_init to be a list with a dict for each of the {len(network.hubs)} blocks (in the "
                 f"order of hubs_), got {given!r}"
             )
-        found = []
+        found, named = [], network.named_hubs()
         for number, (own, columns) in enumerate(zip(given, network.block_columns, strict=True)):
-            shapes = settings.density.shapes(settings.n_components, len(columns))
+            shapes = settings.density.block_shapes(settings.n_components, len(columns), named[number].members)
             if not isinstance(own, Mapping) or not set(own) <= set(shapes):
                 raise ValueError(
                     f"expected blocks_init[{number}] to be a dict with some of {', '.join(shapes)}, got {own!r}"

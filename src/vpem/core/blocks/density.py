@@ -9,7 +9,7 @@ treats blocks and statistics as opaque.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, Self
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.features import Features
 from vpem.core.blocks.tiles import Collector, Contributions, Layout, Numbers, Tile, first_columns
 
 
@@ -82,6 +83,22 @@ class Density(ABC):
     def n_parameters(self, n_components: int, n_columns: int) -> int:
         """Free parameters of one block."""
         return sum(prod(shape) for shape in self.shapes(n_components, n_columns).values())
+
+    def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
+        """What a block of these parties' columns is told of their families; nothing, if all columns are of one."""
+        del parties
+        return ()
+
+    def block_shapes(
+        self, n_components: int, n_columns: int, parties: Sequence[Hashable]
+    ) -> dict[str, tuple[int, ...]]:
+        """`shapes` of the block of these parties' columns, where they depend on whose they are."""
+        del parties
+        return self.shapes(n_components, n_columns)
+
+    def n_block_parameters(self, block: Block) -> int:
+        """`n_parameters` of one block."""
+        return self.n_parameters(*self.means(block).shape)
 
     @abstractmethod
     def to_vector(self, block: Block) -> Array:
@@ -214,6 +231,17 @@ class Density(ABC):
         for name, array in found.items():
             array[components] = fresh.arrays[name]
         return Block(**found)
+
+    def features(self, everything: Block) -> Features | None:
+        """How k-means compares rows, before EM; None: by the columns as they are.
+
+        `everything` is the block's part of `overall`, which all who have the block's columns know.
+        """
+        del everything
+
+    def around(self, centres: Array, everything: Block) -> Block:
+        """`start` around centres of k-means, (n_components, n_features); see `features`."""
+        return self.start(centres, everything)
 
     # For people, predictions and reports
 
