@@ -73,7 +73,9 @@ class Columns:
 
     def take(self, chosen: NDArray[np.intp]) -> Columns:
         """Some of the columns."""
-        numbers = {name: getattr(self, name)[chosen] for name in ("counts", "means", "variances", "largest", "has_gaps")}
+        numbers = {
+            name: getattr(self, name)[chosen] for name in ("counts", "means", "variances", "largest", "has_gaps")
+        }
         return Columns(party=self.party, **numbers)
 
     @cached_property

@@ -64,9 +64,7 @@ class Mixed(Density):
     @cached_property
     def gaussian(self) -> Gaussian:
         """Of the Gaussian columns."""
-        return Gaussian(
-            covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage
-        )
+        return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
 
     @property
     def is_matrix(self) -> bool:
@@ -90,7 +88,11 @@ class Mixed(Density):
 
     def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
         """Of Gaussian columns alone; see `block_shapes`."""
-        return {**self.gaussian.shapes(n_components, n_columns), "others": (n_components, 0), "structure": (n_columns, 2)}
+        return {
+            **self.gaussian.shapes(n_components, n_columns),
+            "others": (n_components, 0),
+            "structure": (n_columns, 2),
+        }
 
     def block_shapes(
         self, n_components: int, n_columns: int, parties: Sequence[Hashable]
@@ -226,7 +228,9 @@ class Mixed(Density):
         ]
         others = np.concatenate([np.empty((1, 0)), *parts], axis=1)
         has_gaussian = len(structure.gaussian) > 0
-        inner = self.gaussian.first(columns.take(structure.gaussian)) if has_gaussian else _no_gaussian(1, self.is_matrix)
+        inner = (
+            self.gaussian.first(columns.take(structure.gaussian)) if has_gaussian else _no_gaussian(1, self.is_matrix)
+        )
         return Block(**inner.arrays, others=others, structure=structure.array())
 
     def overall(

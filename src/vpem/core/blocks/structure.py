@@ -17,9 +17,7 @@ from vpem.core.blocks.counts import Counts, Poisson
 from vpem.core.blocks.families import GAUSSIAN, Family
 from vpem.core.blocks.zeros import LOG_NORMAL, NORMAL, Zeros
 
-KINDS: dict[str, type[Family]] = {
-    kind.kind: kind for kind in (Categorical, Counts, Poisson, Zeros, Angles)
-}
+KINDS: dict[str, type[Family]] = {kind.kind: kind for kind in (Categorical, Counts, Poisson, Zeros, Angles)}
 """Families of columns that are no Gaussians, by name."""
 
 CODES: tuple[type[Family], ...] = tuple(KINDS.values())
