@@ -108,7 +108,8 @@ class Angles(Smooth):
     def deviations(self, parameters: Array) -> Array:
         """Circular ones, at most half the period."""
         lengths = np.maximum(i1e(parameters[:, 1]) / i0e(parameters[:, 1]), 1e-9)
-        return np.minimum(np.sqrt(-2 * np.log(lengths)) / (2 * np.pi), 0.5) * self.argument
+        found: Array = np.minimum(np.sqrt(-2 * np.log(lengths)) / (2 * np.pi), 0.5) * self.argument
+        return found
 
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Family`."""

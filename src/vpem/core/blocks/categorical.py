@@ -91,10 +91,12 @@ class Categorical(Discrete):
     def deviations(self, parameters: Array) -> Array:
         """Likewise."""
         numbers = np.arange(self.n_values)
-        return np.sqrt(np.maximum(parameters @ numbers**2 - (parameters @ numbers) ** 2, 0.0))
+        found: Array = np.sqrt(np.maximum(parameters @ numbers**2 - (parameters @ numbers) ** 2, 0.0))
+        return found
 
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Family`."""
         limits = np.cumsum(parameters, axis=1)[labels]
         drawn = (rng.random(len(labels))[:, None] * limits[:, -1:] >= limits).sum(axis=1)
-        return np.minimum(drawn, self.n_values - 1).astype(np.float64)
+        found: Array = np.minimum(drawn, self.n_values - 1).astype(np.float64)
+        return found

@@ -133,14 +133,16 @@ class Poisson(Discrete):
     def deviations(self, parameters: Array) -> Array:
         """Of m + a m^2."""
         mean, a = parameters.T
-        return np.sqrt(mean + a * mean**2)
+        found: Array = np.sqrt(mean + a * mean**2)
+        return found
 
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Poisson counts whose rates are drawn from a Gamma distribution."""
         mean, a = parameters[labels].T
         sizes = 1.0 / np.maximum(a, LEAST)
         rates = np.where(a > LEAST, rng.gamma(sizes, mean / sizes), mean)
-        return rng.poisson(rates).astype(np.float64)
+        found: Array = rng.poisson(rates).astype(np.float64)
+        return found
 
 
 @dataclass(frozen=True)

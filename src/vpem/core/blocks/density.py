@@ -238,6 +238,7 @@ class Density(ABC):
         `everything` is the block's part of `overall`, which all who have the block's columns know.
         """
         del everything
+        return None
 
     def around(self, centres: Array, everything: Block) -> Block:
         """`start` around centres of k-means, (n_components, n_features); see `features`."""

@@ -5,8 +5,8 @@ statistics are such rows too, which simply add. Columns are independent given th
 nothing, so that gaps are exact. `Discrete` families count values, and a pass looks their log-densities up; `Smooth`
 ones are linear in a few functions of the value.
 
-A family is written as a text: "categorical:9" has nine categories, "counts:100" counts up to 99, "angles:24" the hours
-of a day, "zeros" amounts that are often zero. "gaussian" columns belong to the block's Gaussian.
+A family is written as a text: "categorical:9" has nine categories, "counts:100" counts up to 99, "angles:24" the
+hours of a day, "zeros" amounts that are often zero. "gaussian" columns belong to the block's Gaussian.
 """
 
 from __future__ import annotations

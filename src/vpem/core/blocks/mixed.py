@@ -248,9 +248,7 @@ class Mixed(Density):
                 )
             inner = before
             if len(structure.gaussian):
-                (inner,) = self.gaussian.overall(
-                    [own.take(structure.gaussian)], lambda _, statistics=statistics: [statistics]
-                )
+                (inner,) = self.gaussian.overall([own.take(structure.gaussian)], partial(_given, [statistics]))
             found.append(_join(inner, others, before))
         return found
 
@@ -361,6 +359,11 @@ class Mixed(Density):
     def pack(self, blocks: Sequence[Block], layout: Layout) -> PackedMixed:
         """Gaussian columns in a few arrays, for compiled kernels, and tables for the others."""
         return PackedMixed(layout, blocks, is_matrix=self.is_matrix)
+
+
+def _given(statistics: list[Statistics], _: Sequence[Block]) -> Sequence[Statistics]:
+    """Statistics that were collected already."""
+    return statistics
 
 
 def _no_gaussian(n_components: int, is_matrix: bool) -> Block:
