@@ -16,6 +16,7 @@ from vpem.core.blocks.weights import LOWEST, normalize
 from vpem.core.network.parties import NamedHub, Network
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks
+from vpem.estimators.coding import Coding
 from vpem.estimators.explaining import ExplainedMixture
 from vpem.estimators.joined import Data
 from vpem.simulation.model import Mixture
@@ -34,6 +35,7 @@ class FittedMixture(ExplainedMixture):
     partition_: dict[Any, list[int]]
     _network: Network
     _mixture: Mixture
+    _coding: Coding = Coding()
 
     def predict(self, X: Data) -> NDArray[np.intp]:
         """Most probable component of each row, under the assembled model; (n_samples,)."""
@@ -72,7 +74,7 @@ class FittedMixture(ExplainedMixture):
         X = np.empty((len(labels), self.means_.shape[1]))
         for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
             X[:, columns] = self._mixture.density.sample(block, labels, rng)
-        return X, labels
+        return self._coding.decode(X), labels
 
     def bic(self, X: Data) -> float:
         """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them."""

@@ -79,7 +79,7 @@ class Categorical(Discrete):
 
     def features(self, x: Array, everything: Array) -> Array:  # noqa: ARG002 (of other families)
         """One-hot."""
-        found = (x == np.arange(self.n_values)[:, None]).astype(np.float64)
+        found: Array = (x == np.arange(self.n_values)[:, None]).astype(np.float64)
         found[:, np.isnan(x)] = np.nan
         return found
 

@@ -96,9 +96,23 @@ class Density(ABC):
         del parties
         return self.shapes(n_components, n_columns)
 
+    def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
+        """Arrays of the block of these parties that need not be given, as there is no choice."""
+        del parties
+        return {name: np.zeros(shape) for name, shape in shapes.items() if 0 in shape}
+
     def n_block_parameters(self, block: Block) -> int:
         """`n_parameters` of one block."""
         return self.n_parameters(*self.means(block).shape)
+
+    def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:
+        """Which columns of the block of these parties can be divided by their deviations before a fit."""
+        del parties
+        return np.arange(n_columns)
+
+    def rescale(self, block: Block, factors: Array) -> Block:
+        """Block of columns that are multiplied by factors, (n_columns,); for `standardize`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be standardized")
 
     @abstractmethod
     def to_vector(self, block: Block) -> Array:

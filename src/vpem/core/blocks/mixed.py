@@ -34,8 +34,9 @@ class Mixed(Density):
 
     Parameters
     ----------
-    families : tuple of (party, tuple of str)
-        The family of each of a party's columns, in their order; see `vpem.core.blocks.families`.
+    families : tuple of tuples
+        For each party: its name, and the family of each of its columns, in their order, as a text; see
+        `vpem.core.blocks.families`.
     covariance_type, reg_covar, shrinkage :
         Of each block's Gaussian columns; see `Gaussian`.
     smoothing : float, default=1.0
@@ -43,17 +44,16 @@ class Mixed(Density):
         zero.
     """
 
-    families: tuple[tuple[Hashable, tuple[str, ...]], ...]
+    families: tuple[tuple[Hashable, ...], ...]
     covariance_type: str = "full"
     reg_covar: float = 1e-6
     shrinkage: float | str | None = None
     smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        pairs = tuple((party, tuple(own)) for party, own in self.families)
-        object.__setattr__(self, "families", pairs)
-        for _, own in pairs:
-            parse_families(own)
+        object.__setattr__(self, "families", tuple(map(tuple, self.families)))
+        for _, *own in self.families:
+            parse_families(tuple(map(str, own)))
         amount = self.smoothing
         if not isinstance(amount, Real) or isinstance(amount, bool) or not 0 <= float(amount) < inf:
             raise ValueError(f"expected smoothing to be a finite number, 0 or more, got {amount!r}")
@@ -80,7 +80,7 @@ class Mixed(Density):
 
     def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
         """Families of some parties' columns, one party after the other."""
-        known = dict(self.families)
+        known = {party: tuple(map(str, own)) for party, *own in self.families}
         missing = [party for party in parties if party not in known]
         if missing:
             raise ValueError(f"expected families of the columns of party {missing[0]!r}, got those of {list(known)}")
@@ -107,6 +107,11 @@ class Mixed(Density):
             "structure": (n_columns, 2),
         }
 
+    def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
+        """See `Density`: the structure, and arrays without numbers."""
+        structure = parse_families(self.families_of(parties)).array()
+        return {**super().fixed_arrays(shapes, parties), "structure": structure}
+
     def make(self, arrays: Mapping[str, Array]) -> Block:
         """See `Density`."""
         structure = Structure.of(Block(structure=arrays["structure"]))
@@ -118,6 +123,15 @@ class Mixed(Density):
         inner = {name: arrays[name] for name in ("means", "covariances")}
         made = self.gaussian.make(inner) if len(structure.gaussian) else _no_gaussian(len(others), self.is_matrix)
         return Block(**made.arrays, others=others, structure=arrays["structure"])
+
+    def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:  # noqa: ARG002
+        """Gaussian ones."""
+        return parse_families(self.families_of(parties)).gaussian
+
+    def rescale(self, block: Block, factors: Array) -> Block:
+        """See `Density`."""
+        chosen = Structure.of(block).gaussian
+        return _join(self.gaussian.rescale(block, factors[chosen]), block.others, block) if len(chosen) else block
 
     def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
         """What was given goes first."""
