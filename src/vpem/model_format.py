@@ -82,6 +82,15 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Plain | Named | tuple[Plain | tuple[Plain, ...], ...]] = {}
 
 
+class Categories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the codes 0, 1, ... of one column stand for."""
+
+    column: Count
+    labels: list[str]
+    numbers: list[float] | None = None
+    """The same as numbers, where the table has numbers."""
+
+
 class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A finding of the verdict."""
 
@@ -144,6 +153,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     effective_rows: list[float] = []
     findings: list[Found] | None = None
     """None: the fit was not judged."""
+    categories: list[Categories] | msgspec.UnsetType = msgspec.UNSET
+    """Of a model with families."""
 
 
 class Heading(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from vpem.cli.app import (
     Covariance,
     Decimal,
     Encoding,
+    Family,
     Graph,
     Header,
     Hops,
@@ -67,22 +68,32 @@ STARTS_THAT_SERVE = 5
 """Starts of which the best finds five clear clusters 20 of 20 times; see `docs/reference/program.md`."""
 
 if TYPE_CHECKING:
-    from vpem import CollapsedComponentError, VerticalGaussianMixture
+    from vpem import CollapsedComponentError, VerticalMixture
     from vpem.core.network.summation import Summation
     from vpem.reading import Rows
 
 
-def fit_model(model: VerticalGaussianMixture, rows: Rows, *, quiet: bool = False) -> bool:
+def fit_model(model: VerticalMixture, rows: Rows, *, quiet: bool = False) -> bool:
     """Fit with a bar; whether Ctrl-C ended it early."""
     present = ~np.isnan(rows.values).all(axis=1)
+    table = table_of(model, rows, present)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vpem.FitWarning)  # the verdict tells more
         with FitBar(err, model.max_iter, model.n_init, quiet=quiet) as bar:
-            model.set_params(callback=bar).fit(rows.values[present])
+            model.set_params(callback=bar).fit(table)
             model.set_params(callback=None)
     model.feature_names_in_ = np.array(rows.names, dtype=object)
     model._judge(model._facts)  # with the columns' names
     return bar.interrupted
+
+
+def table_of(model: VerticalMixture, rows: Rows, present: Any = slice(None)) -> Any:
+    """Some rows as a model takes them: numbers or, if it has families, with what codes of words stand for."""
+    if not model._has_families:
+        return rows.values[present]
+    from vpem.tables import CodedTable
+
+    return CodedTable(rows.values[present], rows.names, rows.words)
 
 
 @app.command()
@@ -93,6 +104,7 @@ def fit(
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
+    family: Family = [],  # noqa: B006
     header: Header = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -124,19 +136,22 @@ def fit(
     - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --sum differences`
     - `vpem fit stations/*.csv.gz --id year,month,day,hour --ignore wind,name -k 4 --report air.html`
     - `vpem fit sensors.parquet -k 2 --graph links.txt --hops 1` (every column is a party)
+    - `vpem fit bank.csv shop.csv --id customer -k 4 --family auto --family spent=zeros` (words, counts, amounts)
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    model = _unfitted(covariance, shrinkage, standardize, starts, seed)
+    model = _unfitted(covariance, shrinkage, standardize, starts, seed, family)
     model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
     model.set_params(hops=hops, batch_size=batch_size, accelerate=accelerate)
     model.set_params(summation=_summation(graph, way, rounds)).check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
-    rows, partition = gather(tables, id_column, parties, unused, form, lambda names: read_graph(graph, names))
+    rows, partition = gather(
+        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=bool(family)
+    )
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     _say_beforehand(model, rows)
     interrupted = fit_model(model, rows)
@@ -148,7 +163,7 @@ def fit(
     _end(model, interrupted=interrupted, strict=strict)
 
 
-def _end(model: VerticalGaussianMixture, *, interrupted: bool, strict: bool) -> None:
+def _end(model: VerticalMixture, *, interrupted: bool, strict: bool) -> None:
     """Leave with a code that says what came of it."""
     from vpem.verdict import colour
 
@@ -159,30 +174,43 @@ def _end(model: VerticalGaussianMixture, *, interrupted: bool, strict: bool) -> 
 
 
 def _unfitted(
-    covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int
-) -> VerticalGaussianMixture:
+    covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int, family: list[str]
+) -> VerticalMixture:
     """A model with what the program's options have in common."""
-    return vpem.VerticalGaussianMixture(
-        covariance_type=covariance,
-        shrinkage=_shrinkage(shrinkage),
-        standardize=covariance != "spherical" if standardize is None else standardize,
-        n_init=starts,
-        random_state=seed,
-    )
+    arguments: dict[str, Any] = {
+        "covariance_type": covariance,
+        "shrinkage": _shrinkage(shrinkage),
+        "standardize": covariance != "spherical" if standardize is None else standardize,
+        "n_init": starts,
+        "random_state": seed,
+    }
+    if not family:
+        return vpem.VerticalGaussianMixture(**arguments)
+    return vpem.VerticalMixture(families=_families(family), **arguments)
 
 
-def _say_beforehand(model: VerticalGaussianMixture, rows: Rows) -> None:
+def _families(given: list[str]) -> str | dict[str, str]:
+    """What --family says: columns and their families, or one word for all."""
+    words = [text for text in given if "=" not in text]
+    if set(words) - {"auto"}:
+        raise TableError(
+            f"expected --family as column=family, or auto, got {words[0]!r}; such as --family rain=zeros"
+        )
+    return {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)} or "auto"
+
+
+def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:
     """What is known of the sums before anything is fitted."""
     for finding in model.about_the_sum(rows.values.shape[1]):
         err.print(f"[yellow]note:[/yellow] {plain(finding.sentence)} Try: {plain(finding.remedy)}.", highlight=False)
 
 
-def _report(model: VerticalGaussianMixture, rows: Rows, path: Path | None, title: str) -> None:
+def _report(model: VerticalMixture, rows: Rows, path: Path | None, title: str) -> None:
     from vpem.report import write_report
 
     if path is None:
         return
-    write_report(model, rows.values, path, title=title)
+    write_report(model, table_of(model, rows), path, title=title)
     say(f"report: {path}")
 
 
@@ -232,6 +260,7 @@ def select(
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
+    family: Family = [],  # noqa: B006
     header: Header = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -259,9 +288,9 @@ def select(
     check_outputs([output], tables, endings=TABLES)
     check_outputs([picture], tables, endings=PICTURES)
     check_can_draw(picture)
-    unfitted = _unfitted(covariance, shrinkage, standardize, starts, seed)
+    unfitted = _unfitted(covariance, shrinkage, standardize, starts, seed, family)
     unfitted.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form)
+    rows, partition = gather(tables, id_column, parties, ignore, form, codes=bool(family))
     found = _compare_sizes(unfitted.set_params(partition=partition), rows, sizes)
     if output is not None:
         write(output, {name: [one[name] for one in found] for name in found[0]})
@@ -272,11 +301,11 @@ def select(
         say(f"picture: {picture}")
 
 
-def _compare_sizes(unfitted: VerticalGaussianMixture, rows: Rows, sizes: list[int]) -> list[dict[str, Any]]:
+def _compare_sizes(unfitted: VerticalMixture, rows: Rows, sizes: list[int]) -> list[dict[str, Any]]:
     """Fit with each number of components, and print how they compare; a row of numbers for each."""
     from sklearn.base import clone
 
-    present = rows.values[~np.isnan(rows.values).all(axis=1)]
+    present = table_of(unfitted, rows, ~np.isnan(rows.values).all(axis=1))
     found: list[dict[str, Any]] = []
     collapsed: dict[int, CollapsedComponentError] = {}
     interrupted = False
@@ -291,7 +320,8 @@ def _compare_sizes(unfitted: VerticalGaussianMixture, rows: Rows, sizes: list[in
         if interrupted:
             err.print(f"ended at {size} components; what follows is of smaller ones")
             break
-        del model.feature_names_in_
+        if not model._has_families:
+            del model.feature_names_in_
         found.append(
             {
                 "components": size,

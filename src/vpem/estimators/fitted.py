@@ -16,7 +16,6 @@ from vpem.core.blocks.weights import LOWEST, normalize
 from vpem.core.network.parties import NamedHub, Network
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks
-from vpem.estimators.coding import Coding
 from vpem.estimators.explaining import ExplainedMixture
 from vpem.estimators.joined import Data
 from vpem.simulation.model import Mixture
@@ -35,7 +34,6 @@ class FittedMixture(ExplainedMixture):
     partition_: dict[Any, list[int]]
     _network: Network
     _mixture: Mixture
-    _coding: Coding = Coding()
 
     def predict(self, X: Data) -> NDArray[np.intp]:
         """Most probable component of each row, under the assembled model; (n_samples,)."""

@@ -295,6 +295,16 @@ class Density(ABC):
         del block, column
         return None
 
+    def categories(self, block: Block, column: int) -> Array | None:
+        """Probabilities of one column's categories, (n_components, n_categories); None: its values are numbers."""
+        del block, column
+        return None
+
+    def point_mass(self, block: Block, column: int) -> Array | None:
+        """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
+        del block, column
+        return None
+
     @abstractmethod
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Draw a row from each labelled component; (n_rows, n_columns)."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.categorical import Categorical
 from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.factors import variances
 from vpem.core.blocks.features import Features
@@ -24,6 +25,7 @@ from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.mixed_pass import PackedMixed, join_statistics
 from vpem.core.blocks.structure import Part, Structure, parse_families
 from vpem.core.blocks.tiles import Layout, Tile
+from vpem.core.blocks.zeros import SHARE, Zeros
 
 NAMES = ("means", "covariances", "others", "structure")
 
@@ -357,6 +359,22 @@ class Mixed(Density):
         """See `Density`."""
         family = Structure.of(block).families[column]
         return None if family is None else family.values()
+
+    def categories(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        for part in Structure.of(block).others:
+            if part.column == column and isinstance(part.family, Categorical):
+                found: Array = block.others[:, part.parameters]
+                return found
+        return None
+
+    def point_mass(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        for part in Structure.of(block).others:
+            if part.column == column and isinstance(part.family, Zeros):
+                found: Array = block.others[:, part.parameters][:, SHARE]
+                return found
+        return None
 
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Density`."""
