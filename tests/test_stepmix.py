@@ -28,7 +28,9 @@ def draw(texts, gaps):
         else:
             n_values = int(text.split(":")[1])
             shares = rng.dirichlet(np.full(n_values, 0.7), size=N_CLASSES)
-            columns.append((rng.random(600)[:, None] > np.cumsum(shares, axis=1)[labels]).sum(axis=1).clip(0, n_values - 1))
+            columns.append(
+                (rng.random(600)[:, None] > np.cumsum(shares, axis=1)[labels]).sum(axis=1).clip(0, n_values - 1)
+            )
     X = np.stack(columns, axis=1).astype(float)
     for column, text in enumerate(texts):  # every category occurs
         if text != "gaussian":
@@ -43,7 +45,7 @@ def draw(texts, gaps):
 
 
 def by_stepmix(X, texts, soft, gaps, max_iter):
-    """A fit by StepMix from given responsibilities; log-likelihood per row, responsibilities, number of parameters."""
+    """A fit by StepMix from given responsibilities: log-likelihood per row, and responsibilities."""
     end = "_nan" if gaps else ""
     kinds = {"gaussian": f"gaussian_diag{end}", "categorical": f"categorical{end}"}
     about, columns, frame = {}, [], []
@@ -68,7 +70,7 @@ def by_stepmix(X, texts, soft, gaps, max_iter):
             self._initialize_parameters_measurement(X, random_state)
 
     model = Started(N_CLASSES, measurement=about, max_iter=max_iter, abs_tol=0.0, rel_tol=0.0, progress_bar=0)
-    with np.errstate(all="ignore"), pytest.warns(UserWarning):
+    with np.errstate(all="ignore"), pytest.warns(UserWarning, match="did not converge"):
         model.fit(frame)
     scores, log_responsibilities = model._e_step(frame)
     return float(scores), np.exp(log_responsibilities)
@@ -84,7 +86,9 @@ def by_vpem(X, texts, soft, split, max_iter, **arguments):
         start = first_block(alone, X[:, held], own[0])
         there = ~np.isnan(X[:, held])
         # A column by itself, as StepMix does: gaps are left out, not filled in.
-        block, _ = alone.m_step(observed_statistics(alone, X[:, held], soft, start, there), start, columns_of(X[:, held]))
+        block, _ = alone.m_step(
+            observed_statistics(alone, X[:, held], soft, start, there), start, columns_of(X[:, held])
+        )
         blocks.append({name: block.arrays[name] for name in ("means", "covariances", "others")})
     model = VerticalMixture(
         N_CLASSES,
@@ -96,7 +100,7 @@ def by_vpem(X, texts, soft, split, max_iter, **arguments):
         tol=0.0,
         **arguments,
     )
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="did not converge"):
         model.fit(X)
     return model
 

@@ -60,7 +60,7 @@ def describe_clusters(model: VerticalMixture, top: int) -> None:
         say(f"and {as_count(left, 'more column', 'more columns')}; --top {len(names)} shows all")
     say("mean ± deviation (distance from everyone, in everyone's deviations)")
     if found.categories:
-        say("of categories: the one whose share differs most from everyone's, and its share")
+        say("of categories: the one whose share is farthest above everyone's, and its share")
     say(f"nats: what a column tells about the component; {entropy(found.shares):.2f} would tell it for sure")
     say("")
 

@@ -53,7 +53,7 @@ class Coding:
         found = np.array(rows, dtype=np.float64)
         unseen: list[str] = []
         for column in {*words, *self.numbers}:
-            values = found[:, column]
+            values = found[:, column].copy()
             own = self.labels.get(column)
             if column in words and own is not None:
                 known = {label: code for code, label in enumerate(own)}

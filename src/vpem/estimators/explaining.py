@@ -40,7 +40,7 @@ class ExplainedMixture(ABC):
             One row for each component and column: `component`, `share` (of all rows), `party`, `column`, `mean` and
             `deviation` within the component, `overall_mean` and `overall_deviation` of everyone, and `distance`:
             of the mean from everyone's, in overall deviations, with a sign. If some columns have categories, also
-            `category`, the one whose share differs most from everyone's, and `category_share`; the distance is then
+            `category`, the one whose share is farthest above everyone's, and `category_share`; the distance is then
             that of the share. Without pandas a data frame of polars;
             without both a table of Arrow.
         """

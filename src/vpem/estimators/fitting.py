@@ -241,8 +241,8 @@ class FittingMixture(FittedMixture):
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             blocks = [
-                replace(block, columns=[str(names[held]) for held in columns])
-                for block, columns in zip(facts.blocks, self._network.block_columns, strict=True)
+                replace(block, columns=[str(names[int(own)]) if own.isdecimal() else own for own in block.columns])
+                for block in facts.blocks
             ]
             facts = replace(facts, blocks=blocks)
         self._facts = facts

@@ -45,8 +45,8 @@ class Profile:
 
     @cached_property
     def typical(self) -> dict[int, NDArray[np.intp]]:
-        """Column with categories to the one of each component whose share differs most from everyone's."""
-        return {column: np.abs(self._unlike(own)).argmax(axis=1) for column, own in self.categories.items()}
+        """Column with categories to the one of each component whose share is farthest above everyone's."""
+        return {column: self._unlike(own).argmax(axis=1) for column, own in self.categories.items()}
 
     def _unlike(self, probabilities: Array) -> Array:
         """Shares of categories against everyone's, in everyone's deviations."""

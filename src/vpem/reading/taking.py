@@ -137,7 +137,7 @@ class Reader:
                 kind=(name, fault.kind),
                 column=name if fault.is_ignorable else None,
                 may_be_id=fault.may_be_id and not self.ids,
-                remedy=fault.remedy,
+                remedy=self.words.families if fault.kind == "words" and not self.codes else fault.remedy,
             )
 
     def add(self, table: str, text: str, **more: Any) -> None:

@@ -175,7 +175,11 @@ class Smooth(Family):
 
     @abstractmethod
     def transform(self, x: Array, parameters: Array) -> Array:
-        """The functions, (n_statistics, n_rows); zeros for a gap. ValueError for what is no value."""
+        """The functions, (n_statistics, n_rows); zeros for a gap, and for what is no value."""
+
+    def is_strange(self, x: Array) -> NDArray[np.bool_]:
+        """Which values are none that the family describes, (n_rows,); none of them are gaps."""
+        return np.zeros(len(x), dtype=bool)
 
     @abstractmethod
     def natural(self, parameters: Array) -> Array:
@@ -184,7 +188,7 @@ class Smooth(Family):
     def log_density(self, x: Array, parameters: Array) -> Array:
         """See `Family`."""
         found: Array = self.natural(parameters) @ self.transform(x, parameters)
-        return found
+        return np.where(self.is_strange(x), -np.inf, found)
 
     def expected_log_density(self, statistics: Array, parameters: Array) -> float:
         """See `Family`."""

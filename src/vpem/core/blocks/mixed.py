@@ -82,11 +82,13 @@ class Mixed(Density):
 
     def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
         """Families of some parties' columns, one party after the other."""
-        known = {party: tuple(map(str, own)) for party, *own in self.families}
-        missing = [party for party in parties if party not in known]
+        known = {
+            str(party): tuple(map(str, own)) for party, *own in self.families
+        }  # agents have names that are texts
+        missing = [party for party in parties if str(party) not in known]
         if missing:
             raise ValueError(f"expected families of the columns of party {missing[0]!r}, got those of {list(known)}")
-        return tuple(text for party in parties for text in known[party])
+        return tuple(text for party in parties for text in known[str(party)])
 
     def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
         """Of Gaussian columns alone; see `block_shapes`."""

@@ -87,6 +87,7 @@ class PackedMixed(Packed):
             else:
                 assert isinstance(place.family, Smooth), "discrete or smooth"
                 columns.append(place.family.transform(x, place.parameters))
+                none = np.flatnonzero(place.family.is_strange(x))
             strange.append(none)
         return Noted(tile, columns, strange)
 
@@ -187,7 +188,11 @@ def _table(place: Place) -> Array:
 
 
 def _no_value(family: Family, value: float) -> ValueError:
-    assert isinstance(family, Discrete), "smooth families say so by themselves"
+    if not isinstance(family, Discrete):
+        return ValueError(
+            f"expected amounts of at least 0 in a column of the family {family}, got {value:g}; try the family "
+            "zeros:gaussian or gaussian"
+        )
     return ValueError(
         f"expected whole numbers from 0 to {family.n_values - 1} in a column of the family {family}, got {value:g}"
     )

@@ -94,14 +94,14 @@ class Zeros(Smooth):
 
     def transform(self, x: Array, parameters: Array) -> Array:
         """Whether it is zero, whether it is not, its standardized logarithm (or itself), and its square."""
-        if self.is_log and (x < 0).any():
-            raise ValueError(
-                f"expected amounts of at least 0, got {np.nanmin(x):g}; try the family zeros:gaussian or gaussian"
-            )
-        is_rest = ~np.isnan(x) & (x != 0)
+        is_rest = x > 0 if self.is_log else ~np.isnan(x) & (x != 0)
         y = np.where(is_rest, x, 1.0)
         y = np.where(is_rest, ((np.log(y) if self.is_log else y) - parameters[0, CENTRE]) / parameters[0, SCALE], 0.0)
         return np.stack([(x == 0).astype(np.float64), is_rest.astype(np.float64), y, y**2])
+
+    def is_strange(self, x: Array) -> NDArray[np.bool_]:
+        """Negative amounts have no logarithm."""
+        return x < 0 if self.is_log else np.zeros(len(x), dtype=bool)
 
     def natural(self, parameters: Array) -> Array:
         """See `Smooth`; the logarithm's own derivative belongs to the density."""
