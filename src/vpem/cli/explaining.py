@@ -113,6 +113,8 @@ def compare(
     found = compare_models(models, _same_rows(models, tables, id_column, form) if tables else None)
     _print_facts(found)
     _print_agreement(found)
+    if found.refusal:
+        err.print(f"[yellow]note:[/yellow] {plain(found.refusal)}", highlight=False)
     if not found.same_columns:
         err.print("[yellow]note:[/yellow] the models have different columns: their log-likelihoods do not compare")
     if report is not None:
@@ -161,7 +163,7 @@ def _same_rows(
 
 
 def _print_facts(found: Comparison) -> None:
-    on_rows = found.agreement is not None
+    on_rows = found.agreement is not None and not found.refusal
     heads = ["model", "verdict", "K", *([] if found.same_columns else ["columns"]), "iterations", "log-lik."]
     table = Table(*heads, *(["BIC", "AIC"] if on_rows else []), "sent", box=None)
     # Models that differ by rounding are equally good.

@@ -75,7 +75,11 @@ class FittedMixture(ExplainedMixture):
         return self._coding.decode(X), labels
 
     def bic(self, X: Data) -> float:
-        """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them."""
+        """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them.
+
+        It compares models whose columns have the same kind of log-densities: that of a probability (of categories
+        and counts) says nothing beside that of a density, which depends on the column's unit.
+        """
         total, n_rows = self._total(X)
         return -2 * total + self._n_parameters() * math.log(n_rows)
 
@@ -123,6 +127,15 @@ class FittedMixture(ExplainedMixture):
         party = next(party for party, held in self.partition_.items() if column in held)
         why = f", {farthest[column]:.1g} standard deviations from every component; leave out row {number}"
         return too_large(row[column], column, party, why)
+
+    def _measures(self) -> dict[str, str]:
+        """What the log-densities of each column, by name, are of; see `Density.measure`."""
+        names, density = self._column_names(), self._mixture.density
+        return {
+            names[column]: density.measure(block, place)
+            for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True)
+            for place, column in enumerate(columns)
+        }
 
     def _n_parameters(self) -> int:
         """Free parameters of the block structure."""

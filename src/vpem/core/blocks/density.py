@@ -300,6 +300,10 @@ class Density(ABC):
         del block, column
         return None
 
+    def measure(self, block: Block, column: int) -> str:
+        """What one column's log-densities are of: "density", which depends on the unit, "probability", or both."""
+        return "density" if self.values(block, column) is None else "probability"
+
     def point_mass(self, block: Block, column: int) -> Array | None:
         """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
         del block, column

@@ -370,6 +370,11 @@ class Mixed(Density):
                 return found
         return None
 
+    def measure(self, block: Block, column: int) -> str:
+        """See `Density`."""
+        found = super().measure(block, column)
+        return found if self.point_mass(block, column) is None else "density, and a probability of zero"
+
     def point_mass(self, block: Block, column: int) -> Array | None:
         """See `Density`."""
         for part in Structure.of(block).others:
