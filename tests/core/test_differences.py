@@ -1,6 +1,7 @@
 """Sums that send rounded changes: what they come to, what they say of the likelihood, and what they refuse."""
 
 import math
+from contextlib import suppress
 
 import networkx as nx
 import numpy as np
@@ -41,18 +42,26 @@ def added(summation, network, terms, shape, n_sums=1):
 def coded(changes):
     """What is left of changes on the other side."""
     n = len(changes)
-    zeros, first = np.zeros((n, 2)), np.zeros(n, dtype=np.int64)
+    zeros, first = np.zeros((n, 2)), np.zeros(n, dtype=np.uint16)
     longer, codes = np.empty((n, 1), dtype=np.int16), np.empty(n, dtype=np.uint8)
     terms = np.column_stack([np.zeros(n), changes])
-    largest, _ = coding.find_changes(terms, zeros[:0], zeros, zeros[:, 1:].copy(), first, 0.0, 1.0, longer)
-    coding.encode(longer.ravel(), coding.exponent_of(largest), codes)
-    return decoded(codes, coding.exponent_of(largest)), codes
+    moved = np.empty_like(terms)
+    largest, _ = coding.find_changes(
+        terms, zeros[:0], zeros, zeros[:, 1:].astype(np.float32), first, 0.0, 1.0, longer, moved
+    )
+    n_dropped = coding.encode(longer.ravel(), coding.exponent_of(largest), codes)
+    found = decoded(codes, coding.exponent_of(largest))
+    assert n_dropped == ((longer.ravel() != 0) & (codes == 0)).sum()
+    np.testing.assert_array_equal(moved[codes != 0, 1], found[codes != 0])
+    if not n_dropped:
+        np.testing.assert_array_equal(moved[:, 1], found)
+    return found, codes
 
 
 def decoded(codes, scale):
     """What codes of ratios against the first of two components stand for."""
     found, zeros = np.empty((len(codes), 2)), np.zeros((len(codes), 2))
-    coding.add_decoded(codes, scale, np.zeros(len(codes), dtype=np.int64), zeros, found)
+    coding.add_decoded(codes[None], np.array([scale]), np.zeros(len(codes), dtype=np.uint16), zeros, found)
     return found[:, 1].copy()
 
 
@@ -163,8 +172,32 @@ def messages():
     return summation, server, summation.begin(server, {}, None), bytes(summation.message(party, 0, state))
 
 
+@given(st.binary(max_size=300), st.floats(0, 1), st.integers(0, 2**32 - 1))
+def test_compressed_bytes_come_back(plain, share, seed):
+    kept = np.random.default_rng(seed).random(len(plain)) < share
+    plain = (np.frombuffer(plain, np.uint8) * kept).astype(np.uint8)
+    code = coding.compress(plain)
+    np.testing.assert_array_equal(coding.decompress(code, len(plain)), plain)
+    assert len(code) <= coding.most_compressed(len(plain))
+    for other in (len(plain) + 8, len(plain) - 8):
+        with pytest.raises(ValueError, match=r"expected .* bytes"):
+            coding.decompress(code, max(other, 0) or len(plain) + 8)
+
+
+@given(st.binary(max_size=60), st.integers(0, 100))
+def test_bytes_that_are_no_code_are_refused_or_read(noise, n_bytes):
+    with suppress(ValueError):
+        assert len(coding.decompress(noise, n_bytes)) == n_bytes
+
+
+def parts(bits, others):
+    """A code of these two, whatever they are."""
+    first, second = (zstandard.ZstdCompressor().compress(part) for part in (bits, others))
+    return len(first).to_bytes(4, "little") + first + second
+
+
 def bomb(n_bytes):
-    return zstandard.ZstdCompressor().compress(bytes(n_bytes))
+    return parts(bytes(6), bytes(n_bytes))
 
 
 @pytest.mark.parametrize(
@@ -178,10 +211,29 @@ def bomb(n_bytes):
         lambda message: np.array([np.nan]).tobytes() + message[8:],
         lambda message: message[:26] + bomb(10**8),
         lambda message: message[:26] + bomb(10),
+        lambda message: message[:26] + parts(bytes(10**8), b""),
+        lambda message: message[:26] + parts(b"\xff" * 26, bytes(203)),
+        lambda message: message[:26] + parts(bytes(26), b"1"),
+        lambda message: message[:26] + b"\xff" * 4 + message[30:],
         lambda message: message[:26] + zstandard.ZstdCompressor(write_content_size=False).compress(bytes(203)),
         lambda message: message[:26] + bytes(100),
     ],
-    ids=["cut", "short", "empty", "longer", "scale", "nan", "bomb", "few", "no size", "no code"],
+    ids=[
+        "cut",
+        "short",
+        "empty",
+        "longer",
+        "scale",
+        "nan",
+        "bomb",
+        "few",
+        "bomb of bits",
+        "too many bits",
+        "too few bits",
+        "far end",
+        "no size",
+        "no code",
+    ],
 )
 def test_what_cannot_be_a_message_is_its_sender_s_fault(change):
     summation, server, state, message = messages()

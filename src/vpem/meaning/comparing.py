@@ -94,8 +94,9 @@ def _refusal(models: Mapping[str, Any]) -> str:
             other, expected = known.setdefault(column, (name, measure))
             if measure != expected:
                 return (
-                    f"the likelihoods of {other} and {name} do not compare, nor do BIC and AIC: column {column!r} has "
-                    f"a {expected} in one and a {measure} in the other; compare labels, or models of the same families"
+                    f"the likelihoods of {other} and {name} do not compare, nor do BIC and AIC: column {column!r} "
+                    f"has a {expected} in one and a {measure} in the other; compare labels, or models of the same "
+                    "families"
                 )
     return ""
 

@@ -12,10 +12,12 @@ from vpem.core.network.adders import (
     LinearAdder,
     MessageAdder,
     Run,
+    Terms,
     flood_traffic,
     linear_adder,
     one_by_one,
     sum_traffic,
+    term_of,
 )
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Shape, Summation
@@ -43,7 +45,6 @@ class Channel:
         matrix = summation.matrix(network)
         self._whole = MessageAdder(summation, network, run) if matrix is None else linear_adder(matrix)
         self._adder = self._whole
-        self._room = np.empty((0, 0))
 
     @property
     def linear(self) -> LinearAdder | None:
@@ -90,17 +91,11 @@ class Channel:
         if isinstance(self._adder, MessageAdder):
             self._adder.retreat()
 
-    def room(self, n_hubs: int, n_values: int) -> Array:
-        """Room for the terms of a whole sum; the same as long as it is the same size."""
-        if self._room.shape != (n_hubs, n_values):
-            self._room = np.empty((n_hubs, n_values))
-        return self._room
-
-    def add(self, terms: Array, shape: Shape, series: str = "", n_decisions: int = 0) -> Array:
-        """A whole sum as each root gets it, (n_views, n_values), of the blocks' terms, (n_hubs, n_values)."""
+    def add(self, terms: Terms, shape: Shape, series: str = "", n_decisions: int = 0) -> Array:
+        """A whole sum as each root gets it, (n_views, n_values), of the blocks' terms."""
         if isinstance(self._adder, LinearAdder):
             self.count(shape, n_decisions)
-            return self._adder.add(terms)
+            return self._adder.add(np.array([term_of(terms, hub) for hub in range(len(self.network.hubs))]))
         sums, traffic = self._adder.add(terms, shape, series, n_decisions)
         self.traffic += traffic
         return sums

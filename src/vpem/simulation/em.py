@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import Kept, batch_slices
 from vpem.core.blocks.density import CollapsedComponentError, Density
-from vpem.core.blocks.sweep import Sums, em_pass
+from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, em_pass
 from vpem.core.blocks.weights import make_weights, n_present
 from vpem.core.decisions.passes import BatchPass, begin_pass
 from vpem.core.decisions.repair import Repair
@@ -92,8 +92,15 @@ def e_step(
     """One pass over rows with fixed parameters, and the sum of the scalars; scores are the roots' log-likelihoods."""
     weights = mixture.weights[:1] if channel.n_views == 1 else mixture.weights
     log_weights = np.log(np.broadcast_to(weights, (channel.n_views, weights.shape[1])))
+    n_components = weights.shape[1]
+
+    def alone(hub: int) -> Pass:
+        packed = problem.pack(mixture.density, mixture.blocks[hub : hub + 1], n_components, hub)
+        found = em_pass(packed, problem.columns_of[hub], None, log_weights[:1], ONE_VIEW)
+        return replace(found, has_gaps=problem.overall.has_gaps[problem.order])
+
     halves = em_pass(
-        problem.pack(mixture.density, mixture.blocks, mixture.weights.shape[1]),
+        problem.pack(mixture.density, mixture.blocks, n_components),
         problem.order,
         problem.overall,
         log_weights,
@@ -103,7 +110,7 @@ def e_step(
         # Agents, who know of no gaps but their own, take a sum of zeros for a row that no party has.
         may_lack_rows=channel.linear is None or bool(problem.overall.has_gaps.any()),
     )
-    return sweep(problem, channel, halves, about, within=within, compare=compare)
+    return sweep(problem, channel, halves, alone, about, within=within, compare=compare)
 
 
 def m_steps(

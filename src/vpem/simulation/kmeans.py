@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.density import Packed
-from vpem.core.blocks.sweep import Sums, kmeans_pass
+from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, kmeans_pass
 from vpem.core.decisions.initial import (
     draw_candidates,
     lloyd_stop,
@@ -100,6 +100,13 @@ def assign(problem: Problem, channel: Channel, centres: Sequence[Array], fill: P
 
     With `fill`, for which gaps are filled in, blocks are collected as EM needs them; otherwise each column by itself.
     """
+
+    def alone(hub: int) -> Pass:
+        columns = problem.columns_of[hub]
+        zeros = np.zeros(len(columns), dtype=np.int64)
+        found = kmeans_pass(centres[hub], columns, zeros, problem.overall, ONE_VIEW, hub=hub)
+        return replace(found, has_gaps=problem.overall.has_gaps[problem.order])
+
     halves = kmeans_pass(
         np.concatenate(centres, axis=1),
         problem.order,
@@ -110,7 +117,7 @@ def assign(problem: Problem, channel: Channel, centres: Sequence[Array], fill: P
         n_views=channel.n_views,
         separate=not channel.is_exact,
     )
-    return sweep(problem, channel, halves, Sum("cluster", 1))[0]
+    return sweep(problem, channel, halves, alone, Sum("cluster", 1))[0]
 
 
 def _cut(like: Sequence[Array], packed: Array) -> list[Array]:

@@ -17,7 +17,7 @@ from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.tiles import Layout, columns_first
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Memory, Place, Summation
-from vpem.core.rows import Rows, Table
+from vpem.core.rows import Rows, Table, row_chunks
 from vpem.simulation.channel import Channel
 from vpem.simulation.threads import ordered_map
 
@@ -38,8 +38,8 @@ class Problem:
     overall: Overall
     lock: Lock = field(default_factory=Lock, repr=False)
     """One thread reads a table on disk at a time."""
-    layouts: dict[tuple[Density, int], Layout] = field(default_factory=dict, repr=False)
-    """By density and number of components; see `pack`."""
+    layouts: dict[tuple[Density, int, tuple[int, ...]], Layout] = field(default_factory=dict, repr=False)
+    """By density, number of components and the blocks' widths; see `pack`."""
 
     @cached_property
     def n_threads(self) -> int:
@@ -73,11 +73,12 @@ class Problem:
         with ordered_map(self.threads, n_threads, work, places) as found:
             return list(found)
 
-    def pack(self, density: Density, blocks: Sequence[Block], n_components: int) -> Packed:
-        """All roots' blocks as a pass over the rows needs them; where each one is stays the same during a fit."""
-        key = density, n_components
+    def pack(self, density: Density, blocks: Sequence[Block], n_components: int, hub: int | None = None) -> Packed:
+        """All roots' blocks as a pass over the rows needs them, or one's; where each one is stays the same."""
+        held = self.network.block_columns if hub is None else self.network.block_columns[hub : hub + 1]
+        key = density, n_components, tuple(map(len, held))
         if key not in self.layouts:
-            self.layouts[key] = density.layout([len(held) for held in self.network.block_columns], n_components)
+            self.layouts[key] = density.layout(key[2], n_components)
         return density.pack(blocks, self.layouts[key])
 
     def read(self, rows: slice) -> Rows:
@@ -86,6 +87,27 @@ class Problem:
             return self.X[rows]
         with self.lock:
             return self.X[rows]
+
+    @cached_property
+    def by_columns(self) -> Array:
+        """All rows in the order of the kernels, for sums that take terms whole; (n_features, n_samples)."""
+        found = np.empty((len(self.order), len(self.X)))
+
+        def work(rows: slice) -> None:
+            found[:, rows] = self.columns_first(self.read(rows))
+
+        chunks = list(row_chunks(0, len(self.X), len(self.order)))
+        with ordered_map(self.threads, self.n_threads, work, chunks) as parts:
+            for _ in parts:
+                pass
+        return found
+
+    @cached_property
+    def columns_of(self) -> list[NDArray[np.intp]]:
+        """Where each hub's columns are in this order."""
+        return np.split(
+            np.arange(len(self.order)), np.cumsum([len(held) for held in self.network.block_columns])[:-1]
+        )
 
     def columns_first(self, rows: Rows) -> Array:
         """Some rows in the order of the kernels; (n_features, n_rows)."""

@@ -7,18 +7,17 @@ that the result is the same, bit for bit, however many threads there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.features import parts_of_kmeans
-from vpem.core.blocks.kernels import rows_first
 from vpem.core.blocks.sweep import Pass, Sums
 from vpem.core.blocks.tiles import Tile
 from vpem.core.network.summation import Shape
-from vpem.core.rows import row_chunks
+from vpem.core.rows import Rows, row_chunks
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Problem
 from vpem.simulation.threads import ordered_map
@@ -42,6 +41,7 @@ def sweep(
     problem: Problem,
     channel: Channel,
     halves: Pass,
+    alone: Callable[[int], Pass],
     about: Sum = Sum(),  # noqa: B008 (it cannot be changed)
     *,
     within: slice | None = None,
@@ -55,6 +55,8 @@ def sweep(
     channel : Channel
         What happens between the halves.
     halves : Pass
+    alone : callable
+        The first half for one of the hubs, over the table `Problem.by_columns`: for sums that take terms whole.
     about : Sum, optional
     within : slice, optional
         Only these rows.
@@ -68,14 +70,19 @@ def sweep(
     """
     within = slice(0, len(problem.X)) if within is None else within
     first, adder = int(channel.view_of_hub[0]), channel.linear
-    whole, scalars = _add(problem, channel, halves, about, within)
+    whole, scalars = _add(problem, channel, halves.n_components, alone, about, within)
     is_plain = channel.is_exact and len(problem.order) > NARROW and not problem.overall.has_gaps.any()
     chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
+    if adder is None:
+        halves = halves.in_order()
+
+    def read(rows: slice) -> Rows:
+        return problem.by_columns[:, rows].T if adder is None else problem.read(rows)
 
     def run(halves: Pass) -> Sums:
         def by_tiles(rows: slice) -> Sums:
             own = halves.begin()
-            for tile in halves.tiles(problem.read(rows), rows.start):
+            for tile in halves.tiles(read(rows), rows.start):
                 if adder is None:
                     here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
                     sums = np.array(whole[:, here].transpose(0, 2, 1), order="C")  # a copy: it is changed in place
@@ -98,34 +105,24 @@ def sweep(
     return halves.run_with(run), scalars
 
 
-def _add(problem: Problem, channel: Channel, halves: Pass, about: Sum, within: slice) -> tuple[Array, Array]:
+def _add(
+    problem: Problem, channel: Channel, n_components: int, alone: Callable[[int], Pass], about: Sum, within: slice
+) -> tuple[Array, Array]:
     """The sums of rows that cannot be added tile by tile, (n_views, n_rows, n_components); and of the scalars."""
     n_hubs, adder = len(problem.network.hubs), channel.linear
     scalars = np.empty((n_hubs, 0)) if about.scalars is None else about.scalars
-    shape = Shape(within.stop - within.start, halves.n_components, scalars.shape[1])
+    shape = Shape(within.stop - within.start, n_components, scalars.shape[1])
     if adder is not None:
         channel.count(shape, about.n_decisions)
         return np.empty((0, 0, 0)), adder.add(scalars)
-    terms = channel.room(n_hubs, shape.n_values)
-    terms[:, shape.n_rows * shape.width :] = scalars
-    _contribute(problem, halves, within, terms[:, : shape.n_rows * shape.width].reshape(n_hubs, shape.n_rows, -1))
-    sums = channel.add(terms, shape, about.series, about.n_decisions)
+    table = problem.by_columns.T
+
+    def term(hub: int) -> Array:
+        return alone(hub).terms(table, within, scalars[hub])
+
+    sums = channel.add(term, shape, about.series, about.n_decisions)
     whole, scalars = np.split(sums, [shape.n_rows * shape.width], axis=1)
     return whole.reshape(channel.n_views, shape.n_rows, shape.width), scalars
-
-
-def _contribute(problem: Problem, halves: Pass, within: slice, found: Array) -> None:
-    """Every block's terms of some rows, for a sum that takes them whole; found (n_hubs, n_rows, n_components)."""
-
-    def work(rows: slice) -> None:
-        for tile in halves.tiles(problem.read(rows), rows.start):
-            here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
-            rows_first(halves.contribute(tile), found[:, here])
-
-    chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
-    with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
-        for _ in parts:
-            pass
 
 
 def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> Iterator[tuple[slice, Array]]:

@@ -169,7 +169,7 @@ def _to_array(kind: type, value: Any) -> Any:
             raise msgspec.ValidationError(f"expected arrays by name, got {type(value).__name__}")
         return kind(**{name: _to_array(np.ndarray, array) for name, array in value.items()})
     name, shape, content = value
-    if name not in ("f8", "i8", "u8", "u1"):
+    if name not in ("f8", "f4", "i8", "u8", "u2", "u1"):
         raise msgspec.ValidationError(f"expected an array of numbers, got {name!r}")
     return np.frombuffer(content, "<" + name).reshape(shape)
 

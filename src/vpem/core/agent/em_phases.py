@@ -47,7 +47,7 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
     values = decision = None
     if run.block is not None:
         assert run.weights is not None, "a root has weights"
-        values = work.contribute(work.em_pass(run.block, run.weights), rows)
+        values = work.em_pass(run.block, run.weights).terms(work.table, rows)
         if has_energy:
             energy = np.zeros(1) if run.final else visits.densities([run.block], work.density)
             values = np.concatenate([values, energy])
@@ -255,7 +255,7 @@ def offer_prediction(work: Work, progress: Progress) -> Offer:
     if progress.best is not None and progress.best.block is not None:
         block, weights = progress.best.block, progress.best.weights
         assert weights is not None, "a root has weights"
-        values = work.contribute(work.em_pass(block, weights, new_rows=True), slice(0, prediction.n_rows))
+        values = work.em_pass(block, weights, new_rows=True).terms(work.table, slice(0, prediction.n_rows))
         if work.is_first_root:
             values = (values.reshape(-1, n_components) + np.log(weights)).ravel()
     return Offer(Shape(prediction.n_rows, n_components), values, np.array([float(prediction.n_rows)]))

@@ -243,7 +243,7 @@ def _draw(work: Work, clustering: Clustering) -> Clustering:
 
 
 def _distances(work: Work, centres: Array) -> Array:
-    return -2.0 * work.contribute(work.kmeans_pass(centres), slice(0, work.roles.n_rows))
+    return -2.0 * work.kmeans_pass(centres).terms(work.table, slice(0, work.roles.n_rows))
 
 
 def _offer_distances(work: Work, numbers: Integers) -> Offer:

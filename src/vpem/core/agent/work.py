@@ -15,7 +15,7 @@ from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, describe
-from vpem.core.blocks.sweep import Pass, Sums, em_pass, kmeans_pass
+from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, em_pass, kmeans_pass
 from vpem.core.blocks.tiles import Layout
 from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.decisions.labels import Labels
@@ -26,9 +26,6 @@ from vpem.core.network.parties import Network
 from vpem.core.network.summation import Shape, Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement, Settings
-
-ONE_VIEW = np.zeros(1, dtype=np.int64)
-"""An agent sees one result of a sum: its own."""
 
 
 class Offer(NamedTuple):
@@ -163,14 +160,6 @@ class Work:
         packed = None if fill is None else self.density.pack([fill], self.layout)
         zeros = np.zeros(len(self.columns), dtype=np.int64)
         return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=packed)
-
-    def contribute(self, halves: Pass, rows: slice) -> Array:
-        """Its term of a sum over some rows; (n_rows * n_components,)."""
-        found = np.empty((rows.stop - rows.start, halves.n_components))
-        for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
-            for tile in halves.tiles(self.table[chunk], chunk.start - rows.start):
-                found[tile.rows] = halves.contribute(tile)[0].T
-        return found.ravel()
 
     def collect(self, halves: Pass, rows: slice, sums: Array) -> Sums:
         """What some rows give, from the network's sums of them, (n_rows, n_components)."""

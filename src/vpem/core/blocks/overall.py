@@ -46,6 +46,10 @@ class Overall:
         """The same for all blocks."""
         return FeaturesOfBlocks(self.features) if self.features else None
 
+    def features_of(self, hub: int) -> FeaturesOfBlocks | None:
+        """The same for one block."""
+        return FeaturesOfBlocks(self.features[hub : hub + 1]) if self.features else None
+
     def centres(self, X: Table, numbers: NDArray[np.intp], network: Network) -> list[Array]:
         """Each block's part of some rows, as centres of k-means; (n_rows, n_columns or n_features)."""
         found = self.rows(X, numbers, network)

@@ -28,7 +28,7 @@ from vpem.core.blocks.tiles import (
     Tile,
     columns_first,
 )
-from vpem.core.rows import Rows
+from vpem.core.rows import Rows, Table, row_chunks
 
 Array = NDArray[np.float64]
 
@@ -40,6 +40,12 @@ N_WORST = 16
 
 EQUAL = 1e-9
 """Relative difference of scores below which rows count as equal."""
+
+NONE = np.empty(0)
+"""No scalars."""
+
+ONE_VIEW: Numbers = np.zeros(1, dtype=np.int64)
+"""Which result of a sum one block alone goes by."""
 
 EQUAL_SHARES = 1e-6
 """Difference of responsibilities below which another label is a matter of rounding."""
@@ -142,6 +148,11 @@ class Pass:
         n_targets = len(self.view_of_block) if self.separate else 1
         return max(len(self.order), self.n_components * max(n_targets, self.n_views))
 
+    def in_order(self) -> Pass:
+        """The same of a table whose columns are in the order of the blocks."""
+        has_gaps = None if self.has_gaps is None else self.has_gaps[self.order]
+        return replace(self, order=np.arange(len(self.order)), has_gaps=has_gaps)
+
     def begin(self) -> Sums:
         """Sums of no rows."""
         zeros = np.zeros((self.n_views, self.n_components)), np.zeros(self.n_views), np.zeros(self.n_views)
@@ -181,6 +192,17 @@ class Pass:
         out = np.zeros((n_targets, self.n_components, tile.XT.shape[1]))
         self.contributions.add(tile, self.targets, out)
         return out
+
+    def terms(self, table: Table, rows: slice, scalars: Array = NONE) -> Array:
+        """What one block adds to a sum over some rows of a table, row by row, and some scalars after it."""
+        n_values = (rows.stop - rows.start) * self.n_components
+        found = np.empty(n_values + len(scalars))
+        found[n_values:] = scalars
+        by_row = found[:n_values].reshape(1, -1, self.n_components)
+        for chunk in row_chunks(rows.start, rows.stop, self.values_per_row):
+            for tile in self.tiles(table[chunk], chunk.start - rows.start):
+                kernels.rows_first(self.contribute(tile), by_row[:, tile.rows])
+        return found
 
     def collect(self, tile: Tile, sums: Array, into: Sums, *, first: int = 0, compare: bool = False) -> None:
         """Second half: responsibilities, in place of the sums, and what they give.
@@ -262,14 +284,16 @@ def kmeans_pass(
     fill: Packed | None = None,
     n_views: int = 1,
     separate: bool = False,
+    hub: int | None = None,
 ) -> Pass:
     """Every row to the nearest of the centres, (n_centres, n_columns), by sums of -1/2 squared distances.
 
-    Where `overall` compares rows by features, centres are (n_centres, n_features).
+    Where `overall` compares rows by features, centres are (n_centres, n_features); `hub` is the one whose columns
+    these are, if they are not those of all.
 
     With `fill`, for which gaps are filled in, blocks are collected as EM needs them; otherwise each column by itself.
     """
-    features = overall.by_features
+    features = overall.by_features if hub is None else overall.features_of(hub)
     contributions, collector = parts_of_kmeans(centres, features)
     if fill is not None:
         middle = centres if features is None else None

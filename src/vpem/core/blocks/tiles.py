@@ -222,11 +222,13 @@ class ColumnTally(Collector):
 
 
 def columns_first(rows: Rows, order: NDArray[np.intp]) -> Array:
-    """Some rows as a tile has them, in double precision; (n_columns, n_rows), the columns in a given order."""
-    XT = np.empty((len(order), len(rows)))
-    in_order = len(order) == rows.shape[1] and bool((order == np.arange(len(order))).all())
-    np.copyto(XT, rows.T if in_order else rows.T[order])
-    return XT
+    """Some rows as a tile has them, in double precision; (n_columns, n_rows), the columns in a given order.
+
+    A view, if that is how they lie in memory.
+    """
+    first = int(order[0]) if len(order) else 0
+    in_order = bool((order == np.arange(first, first + len(order))).all())
+    return np.ascontiguousarray(rows.T[first : first + len(order)] if in_order else rows.T[order], dtype=np.float64)
 
 
 def as_in_table(packed: Array, order: NDArray[np.intp]) -> Array:

@@ -107,6 +107,16 @@ def one_by_one(work: Callable[[Place], Memory], places: Sequence[Place]) -> list
     return [work(place) for place in places]
 
 
+Terms = Sequence[NDArray[Any]] | Array | Callable[[int], NDArray[Any]]
+"""Of each hub, (n_values,); or how to make one, when it is needed."""
+
+
+def term_of(terms: Terms, hub: int) -> NDArray[Any]:
+    """A hub's."""
+    found: NDArray[Any] = terms(hub) if callable(terms) else terms[hub]
+    return found
+
+
 class MessageAdder:
     """Sums as agents make them, message by message; remembers what each agent carries from sum to sum."""
 
@@ -136,10 +146,8 @@ class MessageAdder:
         for series, carries in self.carries.items():
             self.carries[series] = [lasting(self.summation, self.summation.retreat(carry)) for carry in carries]
 
-    def add(
-        self, terms: Sequence[NDArray[Any]] | Array, shape: Shape, series: str = "", n_decisions: int = 0
-    ) -> tuple[Array, Traffic]:
-        """Every root's result, (n_views, n_values), of terms (n_hubs, n_values); and what was sent."""
+    def add(self, terms: Terms, shape: Shape, series: str = "", n_decisions: int = 0) -> tuple[Array, Traffic]:
+        """Every root's result, (n_views, n_values), of the hubs' terms; and what was sent."""
         network, summation = self.network, self.summation
         greetings = {position: self.greetings[position][0] for position in network.positions}
         secrets = [secret for _, secret in self.greetings]
@@ -160,10 +168,12 @@ class MessageAdder:
             )
             for position in network.positions
         ]
-        own = {hub.root: term for hub, term in zip(network.hubs, terms, strict=True)}
+        numbers = {hub.root: number for number, hub in enumerate(network.hubs)}
 
         def begin(place: Place) -> Memory:
-            return summation.begin(place, carries.pop(place.position), own.get(place.position))
+            number = numbers.get(place.position)
+            term = None if number is None else term_of(terms, number)
+            return summation.begin(place, carries.pop(place.position), term)
 
         # What all have in common, the first of them makes.
         states = [begin(places[0]), *self.run(begin, places[1:])]

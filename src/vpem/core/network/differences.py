@@ -25,7 +25,7 @@ from vpem.core.network.coding import (
 )
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.sharing import Arrays, once
+from vpem.core.network.sharing import Arrays, once, tell, told
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     ITERATE,
@@ -57,7 +57,7 @@ MOST_LEVEL = 2.0**20
 USUAL = (0.3, 0.9)
 """Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
 
-References = NDArray[np.int64]
+References = NDArray[np.uint16]
 """(n_rows,): against which component a row's ratios are."""
 
 
@@ -71,13 +71,6 @@ class Parts(NamedTuple):
     """(n_layers, n_rows * n_ratios): a first one, and what is left of it."""
     present: NDArray[np.uint8]
     """Bits of the rows that there are, in the first message; empty in others."""
-
-    def add_to(self, memory: Array, references: References, out: Array) -> Array:
-        """What the codes stand for, added to a memory, (n_rows, n_components), as `out`."""
-        for codes, scale in zip(self.codes, self.scales, strict=True):
-            add_decoded(codes, scale, references, memory, out)
-            memory = out
-        return out
 
 
 @dataclass(frozen=True)
@@ -207,9 +200,8 @@ class Differences(Summation):
             ((sender, message),) = received.items()
             return _down(place, sender, state, message)
         found = [_read(place, sender, state, message) for sender, message in received.items()]
-        below, bits, room = state["below"], state["bits"], np.empty_like(state["below"])
+        below, bits = _moved(state["below"], state["references"], found), state["bits"]
         for parts in found:
-            below = parts.add_to(below, state["references"], room)
             bits = bits | parts.present
         return self._up(place, {**state, "below": below, "bits": bits}, [parts.scalars for parts in found])
 
@@ -229,18 +221,20 @@ class Differences(Summation):
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
         n_codes = len(sent) * max(sent.shape[1] - 1, 0)
         codes, scales, level = np.empty((_n_layers(state), n_codes), dtype=np.uint8), [], 0.0
-        moved, room = sent, np.empty_like(sent)
+        moved = sent
         changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.int16)
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
-            left = state["terms"], state["below"], moved, state["thresholds"], references, least, share, changes
-            largest, level = find_changes(*left)
+            left = state["terms"], state["below"], moved, state["thresholds"], references, least, share
+            after = np.empty_like(sent)
+            largest, level = find_changes(*left, changes, after)
             scales.append(exponent_of(largest))
-            encode(changes.ravel(), scales[-1], layer)
-            add_decoded(layer, scales[-1], references, moved, room)
-            moved = room
+            if encode(changes.ravel(), scales[-1], layer):
+                add_decoded(layer[None], np.array(scales[-1:]), references, moved, after)
+            moved = after
         added = add_in_order([np.append(state["scalars"], level), *scalars])
         out = _write(Parts(added, tuple(scales), codes, state["bits"]))
+        state = {**state, "terms": np.empty((0, sent.shape[1]))}  # said, and not needed again
         return _down(place, place.position, state, out) if is_top else {**state, "sent": moved, "out": out}
 
 
@@ -265,7 +259,7 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = _read(place, sender, state, message)
-        total = parts.add_to(state["total"], state["references"], np.empty_like(state["total"]))
+        total = _moved(state["total"], state["references"], [parts])
         return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
 
     total, pace, scalars, bits = once("total", [state["total"], message], move)
@@ -281,6 +275,15 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
     }
 
 
+def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Array:
+    """A memory, (n_rows, n_components), after some messages."""
+    after = np.empty_like(memory)
+    codes = found[0].codes if len(found) == 1 else np.concatenate([parts.codes for parts in found])
+    scales = np.array([scale for parts in found for scale in parts.scales])
+    add_decoded(codes, scales, references, memory, after)
+    return after
+
+
 def _values(state: Memory) -> Array:
     """The sum that all work with, (n_values,)."""
     present = state["present"].astype(bool)
@@ -292,12 +295,12 @@ def _values(state: Memory) -> Array:
     return np.append(values.ravel(), scalars)
 
 
-def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, Array]:
+def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, NDArray[np.float32]]:
     """Against which component each row's ratios are, the leading one; and what others must change by to matter."""
 
     def find() -> Arrays:
-        references = np.empty(len(total), dtype=np.int64)
-        thresholds = np.empty((len(total), max(total.shape[1] - 1, 0)))
+        references = np.empty(len(total), dtype=np.uint16)
+        thresholds = np.empty((len(total), max(total.shape[1] - 1, 0)), dtype=np.float32)
         least = max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
         find_thresholds(total, least, references, thresholds)
         return references, thresholds
@@ -316,9 +319,11 @@ def _most_coded(shape: Shape) -> int:
 
 
 def _write(parts: Parts) -> NDArray[np.uint8]:
-    packed = compress(parts.codes.tobytes() + parts.present.tobytes())
+    plain = np.append(parts.codes, parts.present) if len(parts.present) else parts.codes.ravel()
     head = parts.scalars.astype("<f8").tobytes() + np.array(parts.scales, SCALE).tobytes()
-    return np.frombuffer(head + packed, np.uint8)
+    message = np.frombuffer(head + compress(plain), np.uint8)
+    tell("plain", message, plain)
+    return message
 
 
 def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Parts:
@@ -332,14 +337,15 @@ def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
             raise ValueError(f"expected at least {n_head} bytes, got {len(message)}")
         scalars = np.frombuffer(message[:n_first].tobytes(), "<f8").astype(np.float64)
         scales = tuple(np.frombuffer(message[n_first:n_head].tobytes(), SCALE).tolist())
-        plain = decompress(message[n_head:].tobytes(), n_codes + n_bits)
+        plain = told("plain", message)
+        if plain is None:
+            plain = decompress(message[n_head:].tobytes(), n_codes + n_bits)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
     most = 1e300 / len(place.network.positions)  # so that no sum of them is infinite
     if not SCALES.issuperset(scales) or not (np.abs(scalars) < most).all():
         raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
-    found = np.frombuffer(plain, np.uint8)
-    return Parts(scalars, scales, found[:n_codes].reshape(n_layers, -1), found[n_codes:])
+    return Parts(scalars, scales, plain[:n_codes].reshape(n_layers, -1), plain[n_codes:])
 
 
 def _n_layers(state: Memory) -> int:

@@ -22,3 +22,18 @@ def once(name: str, given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Ar
     made = make()
     _last[name] = [weakref.ref(array) for array in given], [weakref.ref(array) for array in made]
     return made
+
+
+_told: dict[tuple[str, int], tuple[weakref.ref[NDArray[Any]], NDArray[Any]]] = {}
+
+
+def tell(name: str, about: NDArray[Any], known: NDArray[Any]) -> None:
+    """Let others in this process know what can be found out about this very array, as long as it is there."""
+    key = name, id(about)
+    _told[key] = weakref.ref(about, lambda _: _told.pop(key, None)), known
+
+
+def told(name: str, about: NDArray[Any]) -> NDArray[Any] | None:
+    """What was told about this very array; None if nothing was."""
+    ref, known = _told.get((name, id(about)), (None, None))
+    return known if ref is not None and ref() is about else None

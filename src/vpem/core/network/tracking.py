@@ -165,7 +165,7 @@ def _speak(place: Place, state: Memory) -> Memory:
     scale, codes, leaders = find_codes(state["values"], own, least, is_sparing=not is_first)
     is_known = ~np.isnan(state["known"]).any(axis=1)
     news = is_known & ~told
-    packed = compress(codes.tobytes() + leaders.tobytes() + state["bits"].tobytes())
+    packed = compress(np.concatenate([codes, leaders.view(np.uint8), state["bits"]]))
     out = _write(Parts(news, state["known"][news], scale, packed))
     bits = state["bits"]
     new, _ = once(_copy_of(place.position), [own, out], lambda: (moved(own, scale, codes, leaders), bits))
@@ -195,7 +195,7 @@ def lengths(n_agents: int, shape: Shape) -> Lengths:
 
 
 def _silence(shape: Shape) -> bytes:
-    return compress(bytes(shape.n_rows * (max(shape.width - 1, 0) + LEADER.itemsize)))
+    return compress(np.zeros(shape.n_rows * (max(shape.width - 1, 0) + LEADER.itemsize), np.uint8))
 
 
 def _n_bits(n_agents: int) -> int:
@@ -229,7 +229,7 @@ def _moved(place: Place, sender: Position, parts: Parts, old: Array, n_bits: int
     n_codes = n_rows * max(width - 1, 0)
     n_plain = n_codes + n_rows * LEADER.itemsize
     try:
-        plain = np.frombuffer(decompress(parts.packed, n_plain + n_bits), np.uint8)
+        plain = decompress(parts.packed, n_plain + n_bits)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
     leaders = np.frombuffer(plain[n_codes:n_plain].tobytes(), LEADER)
