@@ -92,7 +92,7 @@ def test_blocks_add_the_log_densities_of_their_columns(covariance_type):
 
 
 @pytest.mark.parametrize("batch_size", [None, 60])
-@pytest.mark.parametrize("graph", ["star", "ring", "hubs"])
+@pytest.mark.parametrize("graph", ["star", "ring", "hubs", "differences"])
 @pytest.mark.parametrize("init_params", ["kmeans", "labels", "random", "random_from_data"])
 def test_both_engines_fit_the_same(graph, batch_size, init_params):
     X = draw(n=150)
@@ -100,6 +100,8 @@ def test_both_engines_fit_the_same(graph, batch_size, init_params):
     arguments |= {"tol": 1e9 if batch_size else 1e-3}
     if graph == "hubs":
         arguments |= {"graph": nx.relabel_nodes(nx.path_graph(3), dict(enumerate(PARTIES))), "hops": 1}
+    elif graph == "differences":
+        arguments |= {"summation": vpem.Differences(vpem.Star())}
     else:
         arguments |= {"graph": graph, "summation": None if graph == "star" else Consensus(6)}
     one, other = (fitted(X, engine=engine, **arguments) for engine in ("simulation", "agents"))

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
 import vpem
 from vpem.cli.app import (
     COVARIANCES,
     INTERRUPTED,
     NOT_TRUSTED,
-    PICTURES,
     WAYS,
     Accelerate,
     BatchSize,
@@ -46,10 +44,8 @@ from vpem.cli.app import (
     Tol,
     Way,
     app,
-    check_can_draw,
     err,
     free_name,
-    out,
     plain,
     plainly,
     say,
@@ -58,7 +54,7 @@ from vpem.cli.clusters import describe_certainty, describe_labels, describe_unus
 from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
-from vpem.cli.summary import count, describe, show_findings
+from vpem.cli.summary import describe
 from vpem.core.settings import STARTS
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Form, TableError, write
@@ -68,7 +64,7 @@ STARTS_THAT_SERVE = 5
 """Starts of which the best finds five clear clusters 20 of 20 times; see `docs/reference/program.md`."""
 
 if TYPE_CHECKING:
-    from vpem import CollapsedComponentError, VerticalMixture
+    from vpem import VerticalMixture
     from vpem.core.network.summation import Summation
     from vpem.reading import Rows
 
@@ -143,7 +139,7 @@ def fit(
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    model = _unfitted(covariance, shrinkage, standardize, starts, seed, family)
+    model = unfitted(covariance, shrinkage, standardize, starts, seed, family)
     model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
     model.set_params(hops=hops, batch_size=batch_size, accelerate=accelerate)
     model.set_params(summation=_summation(graph, way, rounds)).check_arguments()
@@ -173,7 +169,7 @@ def _end(model: VerticalMixture, *, interrupted: bool, strict: bool) -> None:
         raise typer.Exit(NOT_TRUSTED)
 
 
-def _unfitted(
+def unfitted(
     covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int, family: list[str]
 ) -> VerticalMixture:
     """A model with what the program's options have in common."""
@@ -252,115 +248,6 @@ def predict(
     say(f"{len(values):,} rows: {output}")
 
 
-@app.command()
-@plainly
-def select(
-    tables: Tables,
-    components: Annotated[str, typer.Option("--components", "-k", help="From and to, as 1..10.")] = "1..10",
-    parties: Parties = None,
-    id_column: Id = None,
-    ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
-    family: Family = [],  # noqa: B006
-    header: Header = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    covariance: Covariance = "full",
-    starts: Starts = STARTS_THAT_SERVE,
-    tol: Tol = 1e-3,
-    max_iter: MaxIter = 100,
-    reg_covar: RegCovar = 1e-6,
-    shrinkage: Shrinkage = "auto",
-    standardize: Standardize = None,
-    seed: Seed = 0,
-    output: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or Parquet with all numbers.")] = None,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Picture, .png or .svg.")] = None,
-) -> None:
-    """Compare numbers of components by BIC and AIC; the smaller, the better.
-
-    A number of components whose fit collapses gets a row that says so.
-
-    Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
-    """
-    sizes = _range(components)
-    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
-    check_choices(covariance=(covariance, COVARIANCES))
-    check_outputs([output], tables, endings=TABLES)
-    check_outputs([picture], tables, endings=PICTURES)
-    check_can_draw(picture)
-    unfitted = _unfitted(covariance, shrinkage, standardize, starts, seed, family)
-    unfitted.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form, codes=bool(family))
-    found = _compare_sizes(unfitted.set_params(partition=partition), rows, sizes)
-    if output is not None:
-        write(output, {name: [one[name] for one in found] for name in found[0]})
-    if picture is not None:
-        from vpem.figures import plot_selection, save_figure
-
-        save_figure(plot_selection(found), picture)
-        say(f"picture: {picture}")
-
-
-def _compare_sizes(unfitted: VerticalMixture, rows: Rows, sizes: list[int]) -> list[dict[str, Any]]:
-    """Fit with each number of components, and print how they compare; a row of numbers for each."""
-    from sklearn.base import clone
-
-    present = table_of(unfitted, rows, ~np.isnan(rows.values).all(axis=1))
-    found: list[dict[str, Any]] = []
-    collapsed: dict[int, CollapsedComponentError] = {}
-    interrupted = False
-    for size in sizes:
-        model = clone(unfitted).set_params(n_components=size)
-        try:
-            interrupted = fit_model(model, rows, quiet=size != sizes[0])
-        except vpem.CollapsedComponentError as error:  # other numbers of components may do
-            collapsed[size] = error
-            found.append({"components": size, "bic": None, "aic": None, "log_likelihood": None, "collapsed": True})
-            continue
-        if interrupted:
-            err.print(f"ended at {size} components; what follows is of smaller ones")
-            break
-        if not model._has_families:
-            del model.feature_names_in_
-        found.append(
-            {
-                "components": size,
-                "bic": model.bic(present),
-                "aic": model.aic(present),
-                "log_likelihood": model.score(present),
-                "collapsed": False,
-            }
-        )
-    if interrupted and len(found) == len(collapsed):
-        raise typer.Exit(INTERRUPTED)
-    _compare(found, collapsed)
-    return found
-
-
-def _compare(found: list[dict[str, Any]], collapsed: dict[int, CollapsedComponentError]) -> None:
-    """Print all numbers, and which number of components is best."""
-    from vpem.verdict import best_at_edge
-
-    reason = next((f"with {count(size, 'component')}, {error}" for size, error in collapsed.items()), "")
-    fitted = [one for one in found if not one["collapsed"]]
-    if not fitted:
-        raise TableError(f"expected a fit for at least one number of components, got none: {reason}")
-    best = {name: min(fitted, key=lambda one: one[name])["components"] for name in ("bic", "aic")}
-    table = Table("components", "BIC", "AIC", "log-lik./row", box=None)
-    for one in found:
-        size = one["components"]
-        if one["collapsed"]:
-            table.add_row(str(size), "collapsed")
-            continue
-        marks = [f"{one[name]:,.1f}" + (" *" if best[name] == size else "  ") for name in ("bic", "aic")]
-        table.add_row(str(size), *marks, f"{one['log_likelihood']:.4f}")
-    out.print(table, highlight=False)
-    if reason:
-        err.print(f"[yellow]note:[/yellow] {plain(reason)}", highlight=False)
-    say(f"best by BIC: {count(best['bic'], 'component')}; by AIC: {best['aic']}")
-    show_findings(best_at_edge([one["components"] for one in fitted], best["bic"]))
-
-
 def _title(tables: list[Path], components: int) -> str:
     names = [path.name for path in tables]
     shown = names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more tables"]
@@ -379,17 +266,6 @@ def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     averages = vpem.Consensus(number_of_rounds(rounds))
     ways = {"exact": exact, "differences": vpem.Differences(exact), "consensus": averages}
     return {**ways, "running": vpem.RunningSums()}[way]
-
-
-def _range(text: str) -> list[int]:
-    first, _, last = text.partition("..")
-    try:
-        sizes = list(range(int(first), int(last or first) + 1))
-    except ValueError:
-        sizes = []
-    if not sizes or sizes[0] < 1:
-        raise TableError(f"expected --components as 1..10 or as one number, got {text!r}")
-    return sizes
 
 
 def _shrinkage(text: str) -> float | str | None:

@@ -87,6 +87,18 @@ class FittedMixture(ExplainedMixture):
         """Akaike information criterion on X; the lower, the better. Parameters count as the blocks have them."""
         return -2 * self._total(X)[0] + 2 * self._n_parameters()
 
+    def icl(self, X: Data) -> float:
+        """Integrated completed likelihood on X, as BIC has it; the lower, the better.
+
+        It is `bic` plus twice the entropy of the responsibilities: components that overlap count as worse, so that
+        it asks for clusters where BIC asks for a density.
+        """
+        entropy = 0.0
+        for responsibilities, _, is_there in self._evaluate(X):
+            own = responsibilities[is_there]
+            entropy -= float((own * np.log(np.maximum(own, np.finfo(float).tiny))).sum())
+        return self.bic(X) + 2 * entropy
+
     def _total(self, X: Data) -> tuple[float, int]:
         """Log-density of all rows, and how many have some value."""
         parts = [part[1:] for part in self._evaluate(X)]
