@@ -74,7 +74,7 @@ def impute(
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values are filled in"))
     filled, spread = fitted.impute(values, return_std=True)
     columns: dict[str, Any] = {free_name(name, names): texts for name, texts in (ids or {}).items()}
-    columns |= {name: filled[:, place] for place, name in enumerate(names)}
+    columns |= {name: fitted._coding.in_words(place, filled[:, place]) for place, name in enumerate(names)}
     if deviations:
         taken = list(columns)
         columns |= {free_name(f"{name}_deviation", taken): spread[:, place] for place, name in enumerate(names)}

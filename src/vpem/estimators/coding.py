@@ -80,6 +80,13 @@ class Coding:
             )
         return found
 
+    def in_words(self, column: int, values: Array) -> Any:
+        """One column of a decoded table, (n_rows,), with words in place of their codes; None for a gap."""
+        if column not in self.labels or column in self.numbers:
+            return values
+        labels = self.labels[column]
+        return [None if np.isnan(value) else labels[round(value)] for value in values.tolist()]
+
     def decode(self, X: Array) -> Array:
         """Codes as numbers again, where the table has numbers; (n_rows, n_columns)."""
         found = X.copy()
