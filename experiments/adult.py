@@ -288,7 +288,7 @@ def text(p: dict[str, Any], found: dict[str, Any], ways: dict[str, Any], beijing
 
 {found["rows"]:,} people of a census (UCI "Adult"). An employer has their work, a registry their family and origin, a tax office gains
 and losses; the income is kept back. Words are categories, hours are counts, gains and losses are amounts that are mostly
-zero, and the age is Gaussian: the parties found this out by themselves. K={p["n_components"]}, {p["n_init"]} starts, a star.
+zero, and the age is Gaussian: the parties found this out by themselves. K={p["n_components"]}, a star; the best of {p["n_init"]}.
 
 ![adult](adult.svg)
 
@@ -297,8 +297,9 @@ the people is the guess for the other half ({found["majority"]:.1%} would be rig
 
 {markdown(table)}
 
-StepMix and k-prototypes see all columns in one place. StepMix has Gaussian columns for age and hours, of gains and losses whether
-there were any (as Gaussian columns they leave it with variances of zero), and 30 iterations from one start. Seconds are those of the whole fit on two cores.
+StepMix and k-prototypes see all columns in one place, and have one start. StepMix has Gaussian columns for age and hours, of gains
+and losses whether there were any (as Gaussian columns they leave it with variances of zero), and 30 iterations. Seconds are
+those of the whole fit on two cores.
 
 **What the clusters are**, from the poorest to the richest; shares are those within the cluster:
 

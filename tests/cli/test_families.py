@@ -64,6 +64,23 @@ def test_words_are_taken_if_asked(folder):
     assert found["categories"] == model.categories_
 
 
+def test_the_parties_file_may_have_families(folder):
+    (folder / "parties.toml").write_text(
+        '[parties]\na = ["age", "job"]\nb = ["visits", "hour"]\n[families]\nvisits = "poisson"\nhour = "angles:24"\n'
+    )
+    vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "--family", "visits=counts", "--out", "m")
+    assert [text.split(":")[0] for text in vpem.load("m").families_.values()] == [
+        "gaussian",
+        "categorical",
+        "counts",
+        "angles",
+    ]
+    (folder / "parties.toml").write_text('families = 7\n[parties]\na = ["age"]\n')
+    assert "expected a table [families]" in vpem_says(
+        "fit", "people.csv", "--parties", "parties.toml", "-k", 2, code=1
+    )
+
+
 def test_predict_impute_and_sample_speak_words(folder):
     vpem_says("fit", *TABLES, "-k", 2, "--family", "auto", "--out", "m")
     table = pd.read_csv("registry.csv")

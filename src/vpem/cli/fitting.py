@@ -58,7 +58,7 @@ from vpem.cli.summary import describe
 from vpem.core.settings import STARTS
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Form, TableError, write
-from vpem.study import check_graph, read_graph
+from vpem.study import check_graph, read_families, read_graph
 
 STARTS_THAT_SERVE = 5
 """Starts of which the best finds five clear clusters 20 of 20 times; see `docs/reference/program.md`."""
@@ -139,14 +139,15 @@ def fit(
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    model = unfitted(covariance, shrinkage, standardize, starts, seed, family)
+    families = all_families(family, parties)
+    model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
     model.set_params(hops=hops, batch_size=batch_size, accelerate=accelerate)
     model.set_params(summation=_summation(graph, way, rounds)).check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
     rows, partition = gather(
-        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=bool(family)
+        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=bool(families)
     )
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     _say_beforehand(model, rows)
@@ -170,7 +171,7 @@ def _end(model: VerticalMixture, *, interrupted: bool, strict: bool) -> None:
 
 
 def unfitted(
-    covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int, family: list[str]
+    covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int, families: str | dict[str, str]
 ) -> VerticalMixture:
     """A model with what the program's options have in common."""
     arguments: dict[str, Any] = {
@@ -180,19 +181,23 @@ def unfitted(
         "n_init": starts,
         "random_state": seed,
     }
-    if not family:
+    if not families:
         return vpem.VerticalGaussianMixture(**arguments)
-    return vpem.VerticalMixture(families=_families(family), **arguments)
+    return vpem.VerticalMixture(families=families, **arguments)
 
 
-def _families(given: list[str]) -> str | dict[str, str]:
-    """What --family says: columns and their families, or one word for all."""
+def all_families(given: list[str], parties: Path | None) -> str | dict[str, str]:
+    """What --family and the parties file say: columns and their families, or "auto"; nothing: all are Gaussian."""
+    known = {} if parties is None else read_families(parties)
+    if not given and not known:
+        return {}
     words = [text for text in given if "=" not in text]
     if set(words) - {"auto"}:
         raise TableError(
             f"expected --family as column=family, or auto, got {words[0]!r}; such as --family rain=zeros"
         )
-    return {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)} or "auto"
+    said = {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
+    return {**known, **said} or "auto"
 
 
 def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:

@@ -40,7 +40,7 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.fitting import STARTS_THAT_SERVE, fit_model, table_of, unfitted
+from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, fit_model, table_of, unfitted
 from vpem.cli.gathering import check_choices, gather
 from vpem.cli.summary import count, show_findings
 from vpem.files import check_outputs
@@ -95,9 +95,10 @@ def select(
     check_outputs([output], tables, endings=TABLES)
     check_outputs([picture], tables, endings=PICTURES)
     check_can_draw(picture)
-    model = unfitted(covariance, shrinkage, standardize, starts, seed, family)
+    families = all_families(family, parties)
+    model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form, codes=bool(family))
+    rows, partition = gather(tables, id_column, parties, ignore, form, codes=bool(families))
     found = _compare_sizes(model.set_params(partition=partition), rows, sizes, folds)
     if output is not None:
         write(output, {name: [one[name] for one in found] for name in found[0]})

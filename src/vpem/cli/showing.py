@@ -223,7 +223,9 @@ def _draw(named: nx.Graph, picture: Path) -> None:
 @app.command()
 @plainly
 def experiment(
-    name: Annotated[str, typer.Argument(help="synthetic, cycle, pulsar, hops, rounds, batches, components or air.")],
+    name: Annotated[
+        str, typer.Argument(help="synthetic, cycle, pulsar, hops, rounds, batches, components, air or adult.")
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="Smaller, in less than a minute.")] = False,
 ) -> None:
     """Run one of the paper's experiments again (they come with the source).
