@@ -390,6 +390,25 @@ def test_a_start_for_categories_alone():
         assert best > 0.95
 
 
+@pytest.mark.parametrize("rho", [0.0, 0.8])
+def test_what_pooling_would_gain_is_bounded_by_the_truth(rho):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=4000)
+    noise = rng.multivariate_normal([0, 0, 0], [[1, rho, 0], [rho, 1, 0], [0, 0, 1]], size=4000)
+    X = noise + 6 * labels[:, None]
+    X[::7, 0] = np.nan
+    gains = VerticalGaussianMixture(2, random_state=0).fit(X).pooling_gains(X)
+    found = {(row.one, row.other): row.nats for row in gains.itertuples()}
+    truth = -0.5 * np.log(1 - rho**2)
+    assert 0.7 * truth <= found["0", "1"] <= truth + 0.03
+    assert max(found["0", "2"], found["1", "2"]) < 0.01
+    # Of categories too, where ties are broken at random.
+    words = np.digitize(X, [-1, 0, 1, 5, 6, 7]).astype(float)
+    model = VerticalMixture(2, families="categorical", random_state=0).fit(words)
+    found = {(row.one, row.other): row.nats for row in model.pooling_gains(words).itertuples()}
+    assert (0.02 if rho else -1) < found["0", "1"] <= truth + 0.03
+
+
 def test_a_family_reads_as_it_is_written():
     for text in KINDS[1:]:
         assert str(parse_family(text)) == text

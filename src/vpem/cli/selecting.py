@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     from vpem import CollapsedComponentError, VerticalMixture
     from vpem.reading import Rows
 
+WORTH_POOLING = 0.02
+"""Nats per row that are worth a word."""
+MOST_PAIRS = 3
+"""Of parties, of which it is said."""
+
 NAMES = {"bic": "BIC", "icl": "ICL", "aic": "AIC"}
 """Criteria of which the smallest is the best."""
 
@@ -116,7 +121,7 @@ def _compare_sizes(model: VerticalMixture, rows: Rows, sizes: list[int], folds: 
     present = table_of(model, rows, ~np.isnan(rows.values).all(axis=1))
     found: list[dict[str, Any]] = []
     collapsed: dict[int, CollapsedComponentError] = {}
-    interrupted = False
+    interrupted, best = False, model
     for size in sizes:
         own = clone(model).set_params(n_components=size)
         try:
@@ -125,6 +130,8 @@ def _compare_sizes(model: VerticalMixture, rows: Rows, sizes: list[int], folds: 
                 err.print(f"ended at {size} components; what follows is of smaller ones")
                 break
             found.append(_numbers(own, model, rows, present, folds))
+            if found[-1]["bic"] == min(one["bic"] for one in found if not one["collapsed"]):
+                best = own
         except vpem.CollapsedComponentError as error:  # other numbers of components may do
             collapsed[size] = error
             known = dict.fromkeys([*NAMES, "log_likelihood", *(["held_out"] if folds else [])])
@@ -132,7 +139,18 @@ def _compare_sizes(model: VerticalMixture, rows: Rows, sizes: list[int], folds: 
     if interrupted and len(found) == len(collapsed):
         raise typer.Exit(INTERRUPTED)
     _compare(found, collapsed)
+    _tell_pooling(best, present)
     return found
+
+
+def _tell_pooling(best: VerticalMixture, present: Any) -> None:
+    """What parties would gain by pooling columns, where that is worth a word."""
+    gains = best._pooling_gains(present) if hasattr(best, "weights_") else {}
+    roots = [str(hub.root) for hub in best.hubs_] if gains else []
+    for one, other in sorted(gains, key=lambda pair: -gains[pair])[:MOST_PAIRS]:
+        if gains[one, other] >= WORTH_POOLING:
+            gain = f"{gains[one, other]:.2f} nats per row, at least"
+            say(plain(f"pooling {roots[one]} and {roots[other]} (--hops): {gain}, by the contributions alone"))
 
 
 def _numbers(fitted: VerticalMixture, model: VerticalMixture, rows: Rows, present: Any, folds: int) -> dict[str, Any]:

@@ -147,6 +147,31 @@ class ExplainedMixture(ABC):
         found, names = self._unusual_rows(X, n_rows), self._column_names()
         return frames.make_frame({**found, "column": [names[column] for column in found["column"]]})
 
+    def pooling_gains(self, X: ArrayLike) -> Any:
+        """What pairs of blocks would gain by pooling their columns, at least: see `hops`.
+
+        A lower bound on the information between them, given the component, which independent blocks leave out. It
+        follows from the contributions alone, which parties send anyway: no column is needed for it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        pandas.DataFrame
+            Largest first: `one` and `other` (roots of the blocks) and `nats` per row. Otherwise as `profile`.
+        """
+        found, roots = self._pooling_gains(X), [str(hub.root) for hub in self._network.named_hubs()]
+        order = sorted(found, key=lambda pair: -found[pair])
+        return frames.make_frame(
+            {
+                "one": [roots[one] for one, _ in order],
+                "other": [roots[other] for _, other in order],
+                "nats": np.array([found[pair] for pair in order]),
+            }
+        )
+
     def impute(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Fill gaps (NaN) with what the model expects, given what a row has.
 
@@ -217,6 +242,17 @@ class ExplainedMixture(ABC):
             "column": farthest,
             "distance": distances[np.arange(len(worst)), farthest],
         }
+
+    def _pooling_gains(self, X: ArrayLike) -> dict[tuple[int, int], float]:
+        """See `pooling_gains`; blocks by their numbers."""
+        check_is_fitted(self, "weights_")
+        responsibilities = np.concatenate([found for found, _, _ in self._evaluate(X)])
+        table = np.asarray(self._read(X)[0 : len(responsibilities)], dtype=np.float64)
+        _, density, blocks, columns = self._parts()
+        pairs = zip(blocks, columns, strict=True)
+        return meaning.pooling_gains(
+            [density.log_density(table[:, own].T, block).T for block, own in pairs], responsibilities
+        )
 
     def _profile(self) -> Profile:
         check_is_fitted(self, "weights_")
