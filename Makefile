@@ -8,7 +8,7 @@ FIGURES := $(VENV)/.installed-figures
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: help demo test lint types docs pytest test-processors bench format clean
+.PHONY: help demo test lint types docs pytest test-processors test-network soak bench bench-network format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -54,8 +54,20 @@ test-processors: $(STAMP) ## the tests that compare bits, engines or digits, as 
 	done; \
 	if [ -n "$$failed" ]; then echo "failed with:$$failed"; exit 1; fi
 
+test-network: $(STAMP) ## real processes with faults: kills, cuts, bad connections, strangers; minutes
+	REQUIRE_ALL=$(REQUIRE_ALL) $(PYTEST) -m network tests/network
+
+KILLS ?= 100
+
+soak: $(STAMP) ## parties killed at random moments, 100 or KILLS=20; many minutes
+	PYTHONPATH=tests $(BIN)/python -m network.soak $(KILLS)
+
 bench: $(STAMP) ## speed and memory, side by side with scikit-learn and a naive simulation; minutes
 	$(BIN)/python benchmarks/speed.py
+
+bench-network: $(STAMP) ## links beside bare zenoh and bare sockets, and whole studies; minutes
+	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/studies.py
 
 format: $(STAMP) ## put the code into its usual form
 	$(BIN)/ruff check --fix .

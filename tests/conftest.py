@@ -1,6 +1,7 @@
 """Settings of all tests: repeatable hypothesis, data that a machine may lack, and REQUIRE_ALL."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,14 @@ def pytest_report_header():
     """What the bits of a result depend on: the kernels of the linear algebra, the instructions of compiled loops."""
     kernels = {library["architecture"] for library in threadpool_info() if "architecture" in library}
     return f"processor: BLAS for {', '.join(sorted(kernels))}; numba for {numba_config.CPU_NAME or 'this one'}"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests with faults in real networks take minutes: they are only run if they are asked for."""
+    if "network" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("network")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,3 +95,17 @@ def beijing():
     for array in (found.data, found.weather, found.time):
         array.flags.writeable = False  # many tests share it: reading takes seconds
     return found
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder with a file system of its own, of 16 MB; only root can make one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m,mode=700", "vpem-test", folder], capture_output=True, text=True
+    )
+    if made.returncode != 0:
+        pytest.skip(f"no small file system can be mounted here: {made.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)

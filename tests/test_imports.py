@@ -33,6 +33,10 @@ MAY_IMPORT = {
     "model_format": {"core"},
     "extend": {"core", "model_format"},
     "study": {"core", "reading"},
+    "studies": {
+        *("core", "datasets", "estimators", "files", "model_format", "models", "reading", "report", "simulation"),
+        *("transports", "verdict", "words"),
+    },
     "demo": {"", "datasets", "figures", "metrics"},
 }
 MAY_IMPORT_EVERYTHING = {"", "cli"}

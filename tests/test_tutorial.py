@@ -151,7 +151,11 @@ def test_commands_that_pages_mention_exist():
                 continue
             name, rest = called.groups()
             assert name in COMMANDS, f"{page}: {line}"
-            known = {option for given in COMMANDS[name].params for option in given.opts} | {"--help"}
+            command = COMMANDS[name]
+            for word in rest.split()[: hasattr(command, "commands")]:  # of a group, as `vpem study check`
+                assert word in command.commands, f"{page}: {line}"
+                command = command.commands[word]
+            known = {option for given in command.params for option in given.opts} | {"--help"}
             assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", rest)) <= known, f"{page}: {line}"
             found.add(name)
     assert found == set(COMMANDS), "every command is in the documents"

@@ -29,6 +29,7 @@ __all__ = [
     "save",
     "load",
     "ModelFileError",
+    "join",
 ]
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from vpem.model_format import ModelFileError
     from vpem.models import load, save
     from vpem.simulation.em import Certificate
+    from vpem.studies.joining import join
     from vpem.verdict import Finding, FitConvergenceWarning, FitWarning
 
 # Where the names above are at home. They are imported when they are first used: scikit-learn alone takes a second.
@@ -74,6 +76,7 @@ _HOMES = {
     "save": "vpem.models",
     "load": "vpem.models",
     "ModelFileError": "vpem.model_format",
+    "join": "vpem.studies.joining",
     "Finding": "vpem.verdict",
     "FitWarning": "vpem.verdict",
     "FitConvergenceWarning": "vpem.verdict",
@@ -89,6 +92,7 @@ _MODULES = (
     "models",
     "planning",
     "report",
+    "studies",
     "study",
     "tables",
 )

@@ -157,6 +157,32 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a model with families."""
 
 
+class PartOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What `part.json` holds: of which whole the file is one party's part."""
+
+    format: Literal["vpem-part"] = "vpem-part"
+    version: int = 1
+    study: str
+    run: str
+    """The same in all parts of one fit."""
+    party: str
+    parties: list[str]
+    """All of the study, in their order; those that were given up are not among them."""
+    n_columns: list[Count]
+    """Of each party."""
+    links: list[tuple[Count, Count]] | None
+    """Between parties, by their place in the list; None: a star."""
+    hubs: list[HubOf]
+    block: Count
+    """Which hub's block this is."""
+    names: list[str]
+    """Of the party's own columns."""
+    n_rows: Count
+    log_scales: float
+    """Sum of the logarithms of what the block's values were divided by."""
+    repairs: list[Fixed]
+
+
 class Heading(msgspec.Struct, frozen=True):
     """As much as any version has."""
 

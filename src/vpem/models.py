@@ -41,6 +41,7 @@ from vpem.model_format import (
     ModelFileError,
     Name,
     Parameters,
+    PartOf,
     Party,
     decode,
     describe_density,
@@ -63,7 +64,7 @@ NOT_JUDGED = Finding("not_judged", "note", "This file does not say how good the 
 """The verdict of files that have none."""
 
 
-def save(model: VerticalMixture, path: str | os.PathLike[str]) -> None:
+def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf | None = None) -> None:
     """Write a fitted model to a file, whole or not at all.
 
     Kept are the model, how its fit went, and the constructor's arguments but for starting values, callbacks and
@@ -73,6 +74,8 @@ def save(model: VerticalMixture, path: str | os.PathLike[str]) -> None:
     ----------
     model : VerticalGaussianMixture or VerticalMixture
     path : path
+    part : PartOf, optional
+        Of which whole this model is one party's part; `vpem.studies` says it.
 
     Raises
     ------
@@ -119,7 +122,7 @@ def save(model: VerticalMixture, path: str | os.PathLike[str]) -> None:
         arrays["scale"] = model.scale_
     for number, block in enumerate(mixture.blocks):
         arrays |= {f"{name}_{number}": block.arrays[name] for name in mixture.density.shapes(1, 1)}
-    _write(Path(path), msgspec.json.format(msgspec.json.encode(description), indent=1), arrays)
+    _write(Path(path), {"model.json": description, **({} if part is None else {"part.json": part})}, arrays)
 
 
 def _plain_families(model: VerticalMixture) -> dict[str, Any]:
@@ -187,9 +190,10 @@ def _fixed(repair: Repair) -> Fixed:
     return Fixed(**{**values, "party": party.item() if isinstance(party, np.generic) else party})
 
 
-def _write(path: Path, text: bytes, arrays: dict[str, NDArray[Any]]) -> None:
+def _write(path: Path, texts: dict[str, msgspec.Struct], arrays: dict[str, NDArray[Any]]) -> None:
     with replacing(path) as unfinished, zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("model.json", text)
+        for name, about in texts.items():
+            archive.writestr(name, msgspec.json.format(msgspec.json.encode(about), indent=1))
         for name, array in arrays.items():
             content = io.BytesIO()
             np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
@@ -215,7 +219,10 @@ def load(path: str | os.PathLike[str]) -> VerticalMixture:
         with zipfile.ZipFile(path) as archive:
             about = decode(_read(archive, "model.json", LARGEST_TEXT, path), path)
             network = _network(about, path)
-            return _assemble(archive, about, network, path)
+            model = _assemble(archive, about, network, path)
+            if "part.json" in archive.namelist():
+                model.part_ = msgspec.json.decode(_read(archive, "part.json", LARGEST_TEXT, path), type=PartOf)
+            return model
     except ModelFileError:
         raise
     except PermissionError:

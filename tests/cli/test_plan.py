@@ -187,6 +187,7 @@ SHAPE = ["--rows", 100, "--parties", 4, "-k", 2]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--rows", 10, "--parties", 2], "expected --components, or a study's file"),
         (["-k", 2], "expected tables, or a shape by --rows and --parties; try vpem plan --rows"),
         (["-k", 2, "--rows", 10], "expected tables, or a shape"),
         ([*SHAPE, "--bandwidth", "100"], "expected a bandwidth above 0 in bits or bytes a second, as 100Mbit"),
@@ -215,6 +216,50 @@ SHAPE = ["--rows", 100, "--parties", 4, "-k", 2]
 )
 def test_what_is_wrong_is_said(arguments, message):
     assert message in told("plan", *arguments, code=1)
+
+
+STUDY = """vpem = 1
+name = "clinics"
+[model]
+components = 3
+starts = 2
+max_iter = 50
+hops = {hops}
+standardize = false
+[network]
+links = {links}
+[rows]
+salt = "00112233445566778899aabbccddeeff"
+[parties.a]
+address = "a:1"
+[parties.b]
+address = "b:1"
+[parties.c]
+address = "c:1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("links", "graph", "own"),
+    [
+        ('"star"\nserver = { address = "s:1" }', "star", "Differences(Star())"),
+        ('"path"\nsum = "exact"', "path", "Tree()"),
+        ('"ring"\nsum = "consensus"\nrounds = 7', "ring", "Consensus(7)"),
+    ],
+)
+def test_a_study_is_planned_as_the_same_options(folder, links, graph, own):
+    hops = 1 if graph == "path" else 0
+    (folder / "study.toml").write_text(STUDY.format(links=links, hops=hops))
+    found = planned("study.toml", "--rows", 500, "--columns", "3,1,2")
+    (folder / "names.toml").write_text('[parties]\na = ["x", "y", "z"]\nb = ["u"]\nc = ["v", "w"]\n')
+    options = ["-k", 3, "--starts", 2, "--graph", graph, "--iterations", "20..50", "--hops", hops]
+    expected = planned("--rows", 500, "--parties", "names.toml", *options, *(["--rounds", 7] if hops == 0 else []))
+    assert found.pop("default") == own
+    expected.pop("default")
+    assert found == expected
+    assert f"the study's: {own}" in told("plan", "study.toml", "--rows", 500)
+    assert "expected --rows with study.toml" in told("plan", "study.toml", code=1)
+    assert "expected --rows and --columns alone" in told("plan", "study.toml", "--rows", 500, "-k", 2, code=1)
 
 
 def test_nothing_is_written(folder):

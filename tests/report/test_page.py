@@ -476,6 +476,24 @@ def test_repairs_are_told(visit, tmp_path, cancer):
     ]
 
 
+def test_a_partys_page_is_about_its_own_part(visit, cancer, tmp_path):
+    _, data = cancer
+    model = VerticalGaussianMixture(2, partition={"north": list(range(10))}, random_state=0).fit(data.data[:, :10])
+    model.others = ["east", "south"]  # as `vpem join` says it
+    write_report(model, data.data[:, :10], tmp_path / "part.html", title="tumours: columns of north")
+    page = visit(tmp_path / "part.html")
+    assert page.text_content("#lead").startswith("One party's part of a mixture that 3 parties fitted together")
+    facts = page.text_content("#facts")
+    assert "Also east, south; this page is about the columns of north alone." in facts
+    assert "Received" in facts
+    for card in ("network", "agreement"):
+        assert page.query_selector(f"#{card}") is None
+    assert "What the messages reveal" in page.text_content("#traffic")
+    settings = page.text_content("#settings")
+    assert "n_components" in settings
+    assert not any(name in settings for name in ("engine", "partition"))
+
+
 # Without a browser
 
 

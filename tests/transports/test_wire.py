@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from studies import STUDIES, bits, make_study, run, two_agents
 from vpem.core.agent.message import KINDS, Message, RemoteProtocolError, header_of
-from vpem.core.agent.progress import AgentState
+from vpem.core.agent.progress import AgentState, Prediction
 from vpem.core.blocks.arrays import Arrays
 from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.transports import wire
@@ -236,8 +236,10 @@ def equal(one, other):
     return one == other
 
 
+@pytest.mark.parametrize("least", [1, wire.LARGE_BYTES])
 @pytest.mark.parametrize("study", STUDIES)
-def test_states_come_back_as_they_were(study):
+def test_states_come_back_as_they_were(study, least, monkeypatch):
+    monkeypatch.setattr(wire, "LARGE_BYTES", least)
     graph, arguments = STUDIES[study]
     agents, _ = make_study(graph, **arguments)
     transport = InProcess(agents)
@@ -253,6 +255,35 @@ def test_states_come_back_as_they_were(study):
     transport.watch = watch
     transport.start().run()
     assert len(set(states)) > 1 or study == "alone"
+
+
+def test_large_arrays_of_states_are_parts_of_their_own_and_read_once(monkeypatch):
+    large, small = np.arange(20000.0).reshape(100, 200), np.arange(3.0)
+    state = AgentState(pooled=large, requests={0: Prediction(100, large), 1: Prediction(3, small)})
+    encoder = wire.StateEncoder()
+    parts = encoder.parts(state)
+    assert len(parts[0]) < 1000
+    [part] = parts[1:]
+    assert part.obj is large
+    saved = b"".join(parts)
+    assert saved == wire.encode_state(state)
+    assert equal(wire.decode_state(saved), state)
+    sums, crc32 = [], zlib.crc32
+    monkeypatch.setattr(wire.zlib, "crc32", lambda content, *more: sums.append(len(content)) or crc32(content, *more))
+    new = large + 1
+    one, *others = encoder.parts(AgentState(epoch=1, pooled=large, requests={0: Prediction(100, new)}))
+    assert {id(part.obj) for part in others} == {id(large), id(new)}
+    assert len(sums) == 2, "of the small part, and of the new array"
+    monkeypatch.undo()
+    found = wire.decode_state(b"".join([one, *others]))
+    np.testing.assert_array_equal(found.pooled, large)
+    np.testing.assert_array_equal(found.requests[0].columns, new)
+    for place in (0, 5, 40, len(saved) - 160_000, len(saved) - 1):
+        with pytest.raises(wire.WireError):
+            wire.decode_state(saved[:place] + bytes([saved[place] ^ 1]) + saved[place + 1 :])
+    for wrong in (saved[:-1], saved + b"x", saved[: len(parts[0])], saved[:100]):
+        with pytest.raises(wire.WireError):
+            wire.decode_state(wrong)
 
 
 def test_states_that_are_none():

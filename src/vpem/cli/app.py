@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ state = {"debug": False}
 INTERRUPTED = 130
 NOT_TRUSTED = 3
 """Exit code of --strict if a finding is red."""
-EXTRAS = {"matplotlib": "figures", "pooch": "datasets"}
+EXTRAS = {"matplotlib": "figures", "pooch": "datasets", "cryptography": "zenoh", "zenoh": "zenoh"}
 """Which extra brings what may be missing."""
 PICTURES = (".png", ".svg", ".pdf")
 COVARIANCES = ("full", "tied", "diag", "spherical")
@@ -73,14 +73,6 @@ def check_can_draw(picture: Path | None) -> None:
     """Before any work: a picture that is wanted can be drawn; raises ModuleNotFoundError if not."""
     if picture is not None:
         import matplotlib  # noqa: F401 (what is drawn with it is drawn later)
-
-
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """The name, with underscores behind it if a column has it already."""
-    taken = set(taken)
-    while name in taken:
-        name += "_"
-    return name
 
 
 @app.callback(invoke_without_command=True)
@@ -134,7 +126,6 @@ Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV file: .
 Encoding = Annotated[str | None, typer.Option(help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")]
 Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
 Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
-WAYS = ("exact", "differences", "consensus", "running")
 Way = Annotated[
     str | None,
     typer.Option(

@@ -20,7 +20,6 @@ from vpem.cli.app import (
     Tables,
     app,
     err,
-    free_name,
     out,
     plain,
     plainly,
@@ -29,7 +28,7 @@ from vpem.cli.app import (
 from vpem.cli.gathering import columns_of
 from vpem.cli.summary import count
 from vpem.files import check_outputs
-from vpem.reading import TABLES, Form, TableError, write
+from vpem.reading import TABLES, Form, TableError, free_name, write
 from vpem.words import as_bytes
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from vpem.cli.app import (
     COVARIANCES,
     INTERRUPTED,
     NOT_TRUSTED,
-    WAYS,
     Accelerate,
     BatchSize,
     Covariance,
@@ -45,19 +44,19 @@ from vpem.cli.app import (
     Way,
     app,
     err,
-    free_name,
     plain,
     plainly,
     say,
 )
 from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
 from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds
+from vpem.cli.joining import Insecure, OwnFile, Server, Without, predict_together
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import describe
 from vpem.core.settings import STARTS
 from vpem.files import check_outputs
-from vpem.reading import TABLES, Form, TableError, write
+from vpem.reading import TABLES, Form, TableError, free_name, write
 from vpem.study import check_graph, read_families, read_graph
 
 STARTS_THAT_SERVE = 5
@@ -218,8 +217,8 @@ def _report(model: VerticalMixture, rows: Rows, path: Path | None, title: str) -
 @app.command()
 @plainly
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
-    tables: Tables,
+    model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote; or a study, with --party.")],
+    tables: Annotated[list[Path] | None, typer.Argument(help="New rows, as for vpem fit.")] = None,
     id_column: Id = None,
     header: Header = None,
     separator: Separator = None,
@@ -227,13 +226,27 @@ def predict(
     encoding: Encoding = None,
     unusual: Annotated[int, typer.Option(min=0, help="Also name so many rows that fit worst.")] = 0,
     output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("scores.csv"),
+    party: OwnFile = None,
+    server: Server = False,
+    n_rows: Annotated[int | None, typer.Option("--rows", help="For the server of a star: how many new rows.")] = None,
+    insecure: Insecure = False,
+    without: Without = [],  # noqa: B006 (typer's way to say: none)
 ) -> None:
-    """Give every row its component, how sure that is, and its log-density.
+    """Give every row its component, how sure that is, and its log-density, as in these examples.
 
-    Example: `vpem predict model.vpem people.csv --id person -o scores.csv`
+    - `vpem predict model.vpem people.csv --id person -o scores.csv`
+    - `vpem predict study.toml --party clinic.toml new.csv` (every party does so, with its columns of the same rows)
     """
     from vpem.meaning import make_certainty
 
+    tables = tables or []
+    if model.suffix == ".toml":
+        check_outputs([output], [model, *tables], endings=TABLES)
+        who: Any = {"server": server, "n_rows": n_rows, "insecure": insecure, "without": without}
+        predict_together(model, tables, party, output, **who)
+        return
+    if not tables:
+        raise TableError("expected at least one table of new rows, got none")
     check_outputs([output], [model, *tables], endings=TABLES)
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     fitted = vpem.load(model)
@@ -261,16 +274,15 @@ def _title(tables: list[Path], components: int) -> str:
 
 def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     """What the options say of the network."""
+    from vpem.core.network.default import WAYS, named_summation
+
     check_graph(graph)
-    exact = vpem.Star() if graph == "star" else vpem.Tree()
     if way is None:
         way = "exact" if rounds is None else "consensus"
     check_choices(sum=(way, WAYS))
     if way != "consensus" and rounds is not None:
         raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
-    averages = vpem.Consensus(number_of_rounds(rounds))
-    ways = {"exact": exact, "differences": vpem.Differences(exact), "consensus": averages}
-    return {**ways, "running": vpem.RunningSums()}[way]
+    return named_summation(way, number_of_rounds(rounds), is_star=graph == "star")
 
 
 def _shrinkage(text: str) -> float | str | None:

@@ -42,7 +42,11 @@ from vpem.study import check_graph, read_graph, read_parties
 from vpem.words import as_bytes, as_count, as_time
 
 if TYPE_CHECKING:
+    from vpem.core.network.parties import Network
+    from vpem.core.network.summation import Summation
     from vpem.planning import Estimate, Plan
+    from vpem.planning import Study as PlannedStudy
+    from vpem.studies.shared import Study as SharedStudy
 
 Shape = tuple[dict[str, list[int]], int, Any]
 """Parties and the numbers of their columns; rows; their values, or None if there are no tables."""
@@ -58,8 +62,12 @@ Columns = Annotated[
 @app.command()
 @plainly
 def plan(
-    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Number of components.")],
-    tables: Annotated[list[Path], typer.Argument(help="The tables of `vpem fit`; or none, and --rows.")] = [],  # noqa: B006 (typer's way to say: none)
+    tables: Annotated[
+        list[Path], typer.Argument(help="The tables of `vpem fit`; or a study's file, or none, and --rows.")
+    ] = [],  # noqa: B006 (typer's way to say: none)
+    components: Annotated[
+        int | None, typer.Option("--components", "-k", min=1, help="Number of components, unless a study says it.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Number of rows, if there are no tables.")] = None,
     parties: PartiesOrNumber = None,
     columns: Columns = None,
@@ -89,43 +97,88 @@ def plan(
 
     - `vpem plan --rows 100000 --parties 8 --columns 1 -k 3 --graph ring`
     - `vpem plan bank.csv shop.csv --id customer -k 4 --bandwidth 1Gbit --latency 5ms`
+    - `vpem plan study.toml --rows 100000 --columns 3,1,2`
 
     Tables are read for their shape only, and to see how small gzip makes them. No fit is made.
     """
     from vpem.planning import Line, Study, choices, parse_bandwidth, parse_latency, parse_range
     from vpem.planning import plan as make_plan
 
-    check_choices(init=(init, STARTS))
-    check_graph(graph)
     spans = {
         "iterations": parse_range(iterations, "--iterations"),
         "kmeans_iterations": parse_range(kmeans_iterations, "--kmeans-iterations"),
     }
-    number = number_of_rounds(rounds)
-    if number is not None and accelerate is not None:
-        raise TableError("expected no --rounds with --accelerate, which needs sums that are the same for all parties")
-    line = Line(parse_bandwidth(bandwidth), parse_latency(latency))
-    if tables:
-        form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
-        held, n_rows, values = _shape_of_tables(tables, id_column, parties, ignore, form, graph, [rows, columns])
+    line, values = Line(parse_bandwidth(bandwidth), parse_latency(latency)), None
+    own: Summation | None = None
+    if tables and tables[0].suffix == ".toml":
+        given = [components, parties, rounds, accelerate, graph if graph != "star" else None, hops or None]
+        network, study, shared = _of_study(tables, rows, columns, any(one is not None for one in given))
+        own, (low, high), most = shared.summation, spans["iterations"], shared.model.max_iter
+        spans["iterations"] = min(low, most), min(high, most)
+        wanted = choices(network)
+        wanted += [] if own in wanted else [own]
     else:
-        held, n_rows, values = _shape_given(rows, parties, columns)
-    study = Study(
-        n_rows=n_rows,
-        n_components=components,
-        init_params=init,
-        n_init=starts,
-        batch_size=batch_size,
-        hops=hops,
-        accelerate=accelerate,
-    )
-    network = _network(held, graph, hops, seed)
-    ways = [one for one in choices(network, number) if study.allows(one)]
+        check_choices(init=(init, STARTS))
+        check_graph(graph)
+        number = number_of_rounds(rounds)
+        if number is not None and accelerate is not None:
+            raise TableError(
+                "expected no --rounds with --accelerate, which needs sums that are the same for all parties"
+            )
+        if tables:
+            form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+            held, n_rows, values = _shape_of_tables(tables, id_column, parties, ignore, form, graph, [rows, columns])
+        else:
+            held, n_rows, values = _shape_given(rows, parties, columns)
+        about: Any = {"init_params": init, "n_init": starts, "batch_size": batch_size, "hops": hops}
+        study = Study(n_rows=n_rows, n_components=_number_of_components(components), accelerate=accelerate, **about)
+        network = _network(held, read_graph(graph, list(held)), hops, seed)
+        wanted = choices(network, number)
+    ways = [one for one in wanted if study.allows(one)]
     found = make_plan(network, study, **spans, line=line, summations=ways, rows=values)
     if as_json:
-        typer.echo(json.dumps(_as_dict(found, spans), indent=1))
+        typer.echo(json.dumps(_as_dict(found, spans, own), indent=1))
     else:
-        _tell(found, spans)
+        _tell(found, spans, own)
+
+
+def _number_of_components(given: int | None) -> int:
+    if given is None:
+        raise TableError("expected --components, or a study's file, which says it, got neither; try -k 3")
+    return given
+
+
+def _of_study(
+    files: list[Path], rows: int | None, columns: str | None, is_more_given: bool
+) -> tuple[Network, PlannedStudy, SharedStudy]:
+    """Network and settings of a study on a real network, and its file."""
+    import networkx as nx
+
+    from vpem.planning import Study
+    from vpem.studies.shared import read_study
+
+    if len(files) > 1 or is_more_given:
+        raise TableError(
+            "expected --rows and --columns alone with a study's file, which says the number of components, the "
+            "parties, the links, the hops, the rounds and the acceleration"
+        )
+    shared = read_study(files[0])
+    if rows is None:
+        raise TableError(f"expected --rows with {files[0]}, which does not say how many there are; try --rows 100000")
+    counts = _column_counts(len(shared.parties), columns)
+    held = _places({party.name: count for party, count in zip(shared.parties, counts, strict=True)})
+    asked = shared.model
+    study = Study(
+        n_rows=rows,
+        n_components=asked.components,
+        init_params=asked.init,
+        n_init=asked.starts,
+        batch_size=None,
+        hops=asked.hops,
+        accelerate=asked.accelerate,
+    )
+    links: Any = "star" if shared.server is not None else nx.Graph(list(shared.links))
+    return _network(held, links, asked.hops, shared.seed), study, shared
 
 
 def _shape_given(rows: int | None, parties: str | None, columns: str | None) -> Shape:
@@ -140,8 +193,13 @@ def _shape_given(rows: int | None, parties: str | None, columns: str | None) -> 
         counts = {party: len(own) for party, own in read_parties(parties).items()}
     else:
         counts = {str(party): n_own for party, n_own in enumerate(_column_counts(int(parties), columns))}
+    return _places(counts), rows, None
+
+
+def _places(counts: dict[str, int]) -> dict[str, list[int]]:
+    """Numbers of the parties' columns, one party after the other."""
     ends = np.cumsum([0, *counts.values()]).tolist()
-    return {party: list(range(ends[place], ends[place + 1])) for place, party in enumerate(counts)}, rows, None
+    return {party: list(range(ends[place], ends[place + 1])) for place, party in enumerate(counts)}
 
 
 def _column_counts(n_parties: int, columns: str | None) -> list[int]:
@@ -174,19 +232,18 @@ def _shape_of_tables(
     return partition, len(values), values
 
 
-def _network(held: dict[str, list[int]], graph: str, hops: int, seed: int) -> Any:
+def _network(held: dict[str, list[int]], links: Any, hops: int, seed: int) -> Network:
     """The network of a fit with the same options: hubs of one size are drawn from the seed."""
     from vpem.estimators.checks import build_network, shared_seed
 
     n_columns = sum(map(len, held.values()))
-    links = read_graph(graph, list(held))
     return build_network(held, links, hops, None, n_columns, None, shared_seed(seed))[0]
 
 
 # What is told
 
 
-def _tell(found: Plan, spans: dict[str, tuple[int, int]]) -> None:
+def _tell(found: Plan, spans: dict[str, tuple[int, int]], own: Summation | None) -> None:
     _tell_network(found)
     study, table = found.study, found.table
     moves = f", {_span(spans['kmeans_iterations'], _number)} of k-means" if study.init_params == "kmeans" else ""
@@ -209,10 +266,12 @@ def _tell(found: Plan, spans: dict[str, tuple[int, int]]) -> None:
         if not one.has_fixed_length and (one.is_lossy or not is_near):
             bounds = _span(one.bytes, as_bytes)
             say(f"{one.name}: as long as messages were on real tables; the bytes are bound to be {bounds}")
+    from vpem.planning.estimates import short_name
+
     cheapest, quickest = found.cheapest, found.quickest
     say(
         f"cheapest: {cheapest.name}, {_option(cheapest)}; quickest: {quickest.name}, {_option(quickest)}; "
-        f"default: {found.default}"
+        + (f"default: {found.default}" if own is None else f"the study's: {short_name(own)}")
     )
 
 
@@ -281,8 +340,10 @@ def _span(ends: Sequence[float], words: Callable[[float], str]) -> str:
     return high if low == high else f"{low.removesuffix(f' {unit}') if unit else low} to {high}"
 
 
-def _as_dict(found: Plan, spans: dict[str, tuple[int, int]]) -> dict[str, Any]:
+def _as_dict(found: Plan, spans: dict[str, tuple[int, int]], own: Summation | None) -> dict[str, Any]:
     """The same for programs: bytes, seconds, and pairs of from and to."""
+    from vpem.planning.estimates import short_name
+
     network, study, spectrum = found.network, found.study, found.spectrum
     return {
         "parties": {str(party): len(own) for party, own in network.named_columns().items()},
@@ -311,5 +372,5 @@ def _as_dict(found: Plan, spans: dict[str, tuple[int, int]]) -> dict[str, Any]:
         },
         "cheapest": found.cheapest.name,
         "quickest": found.quickest.name,
-        "default": found.default,
+        "default": found.default if own is None else short_name(own),
     }

@@ -14,11 +14,11 @@ import typer
 from rich.table import Table
 
 import vpem
-from vpem.cli.app import PICTURES, Parties, Seed, app, check_can_draw, free_name, out, plain, plainly, say
+from vpem.cli.app import PICTURES, Parties, Seed, app, check_can_draw, out, plain, plainly, say
 from vpem.cli.clusters import DEFAULT_TOP, describe_clusters
 from vpem.cli.summary import describe
 from vpem.files import check_outputs, replacing
-from vpem.reading import TABLES, TableError, check_known, write
+from vpem.reading import TABLES, TableError, check_known, free_name, write
 from vpem.study import read_parties
 
 if TYPE_CHECKING:

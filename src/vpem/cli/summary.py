@@ -41,6 +41,15 @@ def describe(model: VerticalMixture) -> None:
         "sent": f"{as_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
         f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
+    if not traffic.messages:  # of parts that were put together: what was sent is in the parties' logs
+        del lines["sent"]
+    part = getattr(model, "part_", None)
+    if part is not None:
+        lines["part"] = (
+            f"{part.party}'s of study {part.study}, with {', '.join(part.parties)}; vpem assemble joins parts"
+        )
+        own = traffic.per_agent[part.party]
+        lines["sent"] = f"{as_bytes(own.bytes_sent)} in the last run, and {as_bytes(own.bytes_received)} received"
     if certificate is not None:
         lines["certificate"] = (
             f"one more exact step would add {certificate.gain:.1e} per row; "

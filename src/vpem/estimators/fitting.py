@@ -319,7 +319,7 @@ class FittingMixture(FittedMixture):
             columns[settings.density.scaled_columns(len(columns), hub.members)]
             for hub, columns in zip(network.named_hubs(), network.block_columns, strict=True)
         ]
-        return find_units(table, np.concatenate(scaled), getattr(self, "scale_", None) if goes_on else None)
+        return find_units(table, getattr(self, "scale_", None) if goes_on else None, np.concatenate(scaled))
 
     def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
         """Network, summation and shared seed; if this fit goes on with the last one, they must suit each other.

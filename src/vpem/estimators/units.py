@@ -103,23 +103,23 @@ class Units:
         return found if likelihood is None else replace(found, log_likelihood=likelihood + self.shift)
 
 
-def find_units(table: Table, scaled: NDArray[np.intp], scale: Array | None = None) -> Units:
+def find_units(table: Table, scale: Array | None = None, scaled: NDArray[np.intp] | None = None) -> Units:
     """Deviations of a table's columns, of what is there; or given ones, for these rows.
 
     Parameters
     ----------
     table : Table of shape (n_samples, n_features)
-    scaled : array of int
-        Columns that have a scale; that of the others is 1.
     scale : array of shape (n_features,), optional
         Of an earlier fit that this one goes on with.
+    scaled : array of int, optional
+        Columns that have a scale, by default all; that of the others is 1.
     """
     counts, _, variances, largest = column_moments(table)
     if scale is None:
         with np.errstate(invalid="ignore", over="ignore"):
             # What does not vary stays as it is, and so does what is too large, to be refused later.
             varies = (variances > (SAME * largest) ** 2) & np.isfinite(variances)
-            varies &= np.isin(np.arange(len(variances)), scaled)
+            varies &= scaled is None or np.isin(np.arange(len(variances)), scaled)
         scale = np.sqrt(np.where(varies, variances, 1.0))
     n_rows = len(table)
     if (counts < n_rows).any():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vpem.reading.problems import TableError as TableError
     from vpem.reading.problems import check_known as check_known
     from vpem.reading.writing import TABLES as TABLES
+    from vpem.reading.writing import free_name as free_name
     from vpem.reading.writing import write as write
 
 PLACES = {
@@ -26,7 +27,7 @@ PLACES = {
     "joining": ("Rows", "join", "read", "read_texts"),
     "opening": ("Source", "look", "look_at_all"),
     "problems": ("TableError", "check_known"),
-    "writing": ("TABLES", "write"),
+    "writing": ("TABLES", "free_name", "write"),
 }
 
 

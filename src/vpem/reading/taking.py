@@ -69,7 +69,7 @@ class Reader:
 
     def texts_from_file(self, source: Source, column: str) -> tuple[list[str | None], list[Key] | None] | None:
         """One column of a file as texts, None where it is missing; and the rows' ids."""
-        place, names = str(source.path), [*self.ids, column]
+        place, names = str(source.path), list(dict.fromkeys([*self.ids, column]))
         if not self._are_known(names, source.names, place):
             return None
         table, problems = read_arrow(source, names, names, self.notes)

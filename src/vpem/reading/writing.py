@@ -27,3 +27,11 @@ def write(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) ->
             pq.write_table(table, unfinished)
         else:
             pa_csv.write_csv(table, unfinished)
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """The name, with underscores behind it if a column has it already."""
+    taken = set(taken)
+    while name in taken:
+        name += "_"
+    return name

@@ -22,6 +22,10 @@ MOST_TEXT = 1000
 """Characters of a finding's sentence at most."""
 
 
+OF_ONE_PROCESS = ("callback", "engine", "graph", "n_jobs", "partition", "verbose", "warm_start")
+"""Parameters of an estimator that say nothing about one party's part of a study."""
+
+
 def all_agents(model: Any) -> list[Hashable]:
     """The parties and, after them, the server of a star; in the page an agent is its place in this list."""
     return [*model.partition_, *(node for node in model.graph_ if node not in model.partition_)]
@@ -43,12 +47,18 @@ def facts_card(model: Any, n_rows: int, title: str) -> dict[str, Any]:
     """What the fit is, in short; traffic and columns are those of other cards."""
     return {
         "title": str(title),
+        "others": _others(model),
         "rows": n_rows,
         "tol": short(model.get_params().get("tol")),
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),
         "log_likelihood": short(getattr(model, "log_likelihood_", None)),
     }
+
+
+def _others(model: Any) -> list[str]:
+    """The other parties, if the model is one party's part: the page then leaves out what it cannot know."""
+    return list(getattr(model, "others", ()))
 
 
 def weights_card(model: Any) -> dict[str, Any]:
@@ -123,8 +133,9 @@ def traffic_card(model: Any, agents: Sequence[Hashable]) -> dict[str, Any]:
 
 def settings_card(model: Any) -> dict[str, Any]:
     """The estimator's parameters in words, and versions."""
+    left_out = OF_ONE_PROCESS if _others(model) else ()
     return {
-        "settings": [[name, say(value)] for name, value in model.get_params().items()],
+        "settings": [[name, say(value)] for name, value in model.get_params().items() if name not in left_out],
         "versions": {
             "vpem": metadata.version("vpem"),
             "numpy": np.__version__,

@@ -44,7 +44,7 @@ def has_changed(saved: AgentState, state: AgentState) -> bool:
     return False
 
 
-def decode_lasting(saved: bytes, agent: Agent) -> AgentState:
+def decode_lasting(saved: bytes | memoryview, agent: Agent) -> AgentState:
     """State to go on from, for the agent that had saved it.
 
     Raises

@@ -38,16 +38,29 @@ class Session:
     save : callable, optional
         Gets bytes, and returns when they will survive the process. If it raises, the event's frames must not be
         sent, and every later event is refused: restore a session from the bytes that were saved last.
+    save_parts : callable, optional
+        In place of `save`: gets the same bytes as a list of parts, for states of many rows. The first one is small.
+        The others are views of large arrays (`view.obj`), which do not change, and are not copied; an array that
+        states have in common is the same object each time.
     """
 
     HEADER_BYTES: ClassVar[int] = wire.HEADER_BYTES
     """How many bytes of a frame `expects` needs."""
 
-    def __init__(self, agent: Agent, *, save: Callable[[bytes], object] | None = None):
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        save: Callable[[bytes], object] | None = None,
+        save_parts: Callable[[list[wire.Part]], object] | None = None,
+    ):
         self.agent = agent
         self.losses: dict[int, str] = {}
         """By neighbour: the last wrong message for which it was lost, in words."""
-        self._save, self._saved, self._is_saving = save, lasting(agent.state), False
+        if save is not None:
+            save_parts = partial(_save_whole, save)
+        self._save, self._saved, self._is_saving = save_parts, lasting(agent.state), False
+        self._encoder = wire.StateEncoder()
         self._links: set[int] = set()
         """Neighbours with a link, as the engine sees it."""
         self._met = agent.state.records
@@ -56,7 +69,14 @@ class Session:
             agent.lose(peer)
 
     @classmethod
-    def restore(cls, agent: Agent, saved: bytes, *, save: Callable[[bytes], object] | None = None) -> Session:
+    def restore(
+        cls,
+        agent: Agent,
+        saved: bytes | memoryview,
+        *,
+        save: Callable[[bytes], object] | None = None,
+        save_parts: Callable[[list[wire.Part]], object] | None = None,
+    ) -> Session:
         """The session of an agent that had saved these bytes; the agent has the same table and settings as then.
 
         Raises
@@ -65,7 +85,7 @@ class Session:
             If the bytes are no whole state, or not this agent's.
         """
         state = decode_lasting(saved, agent)
-        return cls(agent.restored(state), save=save)
+        return cls(agent.restored(state), save=save, save_parts=save_parts)
 
     @property
     def connected(self) -> frozenset[int]:
@@ -107,7 +127,7 @@ class Session:
         """Take part in the prediction of new rows, (n_rows, n_columns); see `Agent.predict`."""
         return self._event(partial(self.agent.predict, X, n_rows))
 
-    def receive(self, peer: int, frame: bytes) -> list[Frame]:
+    def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
         """Take a whole frame that has come over the link to a neighbour; its bytes are not changed afterwards.
 
         Frames that came too late or twice are dropped. Bytes that the neighbour must not send raise nothing: the
@@ -156,7 +176,7 @@ class Session:
             self._met = state.records
         if self._save is not None and has_changed(self._saved, state):
             self._is_saving, kept = True, lasting(state)
-            self._save(wire.encode_state(kept))
+            self._save(self._encoder.parts(kept))
             self._is_saving, self._saved = False, kept
         return [Frame(message.receiver, wire.encode(message)) for message in messages]
 
@@ -175,7 +195,7 @@ class Session:
         self._links.add(peer)
         return messages
 
-    def _take(self, peer: int, frame: bytes) -> list[Message]:
+    def _take(self, peer: int, frame: bytes | memoryview) -> list[Message]:
         try:
             return self.agent.receive(wire.decode(frame, self.agent, peer))
         except StaleMessageError:
@@ -197,3 +217,7 @@ class Session:
 
     def _misuse(self, peer: int | None, problem: str) -> LocalProtocolError:
         return LocalProtocolError(self.agent.number, peer, self.agent.state.round, problem)
+
+
+def _save_whole(save: Callable[[bytes], object], parts: list[wire.Part]) -> None:
+    save(b"".join(parts))

@@ -3,18 +3,22 @@
 A message is a header of 64 bytes (a magic word, the version, the fields of `Header` as msgpack, zeros), the values,
 the decision, and a checksum (CRC-32) of all that. A receiver reads the header first and asks its agent whether it
 expects such a message: only then does it read, or make room for, the contents. A state is a magic word, the version,
-the length, the state as msgpack, and a checksum. Numbers are little-endian. The checksum detects accidents; TLS has
-to authenticate the peer and detect changes made in between.
+the length, the state as msgpack, and a checksum; then its large arrays, whose checksums are in the msgpack. Numbers
+are little-endian. The checksums detect accidents; TLS has to authenticate the peer, and to detect changes.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import KINDS, AgentNumber, Header, Message, RemoteProtocolError, header_of
@@ -31,6 +35,11 @@ PREFIX = struct.Struct("<4sBB")
 CHECKSUM = struct.Struct("<I")
 STATE_PREFIX = struct.Struct("<4sBQ")
 HEADER_BYTES = OVERHEAD_BYTES - CHECKSUM.size
+LARGE_BYTES = 2**16
+"""Arrays of a state from this size on are parts of their own."""
+
+Part = bytes | memoryview
+"""Of a state: a large array's part is a view, whose `obj` is the array."""
 
 _read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, int]).decode
 
@@ -46,10 +55,13 @@ def encode(message: Message) -> bytes:
     dtype = DTYPES.index(header.dtype)
     fields = msgspec.msgpack.encode((*header[:4], kind, dtype, header.n_values, header.n_decisions))
     prefix = PREFIX.pack(MAGIC, VERSION, len(fields)) + fields
-    values = message.values.astype(message.values.dtype.newbyteorder("<"), copy=False)
-    decision = message.decision.astype("<f8", copy=False)
-    body = b"".join([prefix.ljust(HEADER_BYTES, b"\0"), values.tobytes(), decision.tobytes()])
-    return body + CHECKSUM.pack(zlib.crc32(body))
+    start, values, decision = (
+        prefix.ljust(HEADER_BYTES, b"\0"),
+        _little(message.values).data,
+        _little(message.decision).data,
+    )
+    checksum = zlib.crc32(decision, zlib.crc32(values, zlib.crc32(start)))
+    return b"".join((start, values, decision, CHECKSUM.pack(checksum)))
 
 
 def read_header(start: bytes | memoryview) -> Header:
@@ -126,15 +138,43 @@ def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
     return message
 
 
+class StateEncoder:
+    """Encodes an agent's states, one after the other; large arrays that two of them share are only read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[NDArray[Any], int]] = {}
+        """By an array's identity: the array, so that it stays the only one with it, and its checksum."""
+
+    def parts(self, state: AgentState) -> list[Part]:
+        """A state in parts that are not copied: a small one, and its large arrays."""
+        places: dict[int, tuple[int, int]] = {}
+        arrays: list[memoryview] = []
+        known, n_bytes = self._known, 0
+        self._known = {}
+
+        def place(value: NDArray[Any]) -> tuple[int, int]:
+            nonlocal n_bytes
+            if id(value) not in places:
+                array = _little(value).data
+                checksum = known[id(value)][1] if id(value) in known else zlib.crc32(array)
+                self._known[id(value)] = value, checksum
+                places[id(value)] = n_bytes, checksum
+                arrays.append(array)
+                n_bytes += array.nbytes
+            return places[id(value)]
+
+        content = msgspec.msgpack.encode(state, enc_hook=partial(_from_array, place))
+        body = STATE_PREFIX.pack(STATE_MAGIC, VERSION, len(content)) + content
+        return [body + CHECKSUM.pack(zlib.crc32(body)), *arrays]
+
+
 def encode_state(state: AgentState) -> bytes:
     """All that an agent needs, beside its own table and settings, to go on from here."""
-    content = msgspec.msgpack.encode(state, enc_hook=_from_array)
-    body = STATE_PREFIX.pack(STATE_MAGIC, VERSION, len(content)) + content
-    return body + CHECKSUM.pack(zlib.crc32(body))
+    return b"".join(StateEncoder().parts(state))
 
 
-def decode_state(saved: bytes) -> AgentState:
-    """Inverse of `encode_state`; WireError if these bytes are no whole state of this version."""
+def decode_state(saved: bytes | memoryview) -> AgentState:
+    """Inverse of `encode_state`; WireError if these bytes are no whole state of this version. Arrays are views."""
     if len(saved) < STATE_PREFIX.size + CHECKSUM.size:
         raise WireError(f"expected an agent's state, got {len(saved)} bytes")
     magic, version, length = STATE_PREFIX.unpack_from(saved)
@@ -142,36 +182,63 @@ def decode_state(saved: bytes) -> AgentState:
         raise WireError(f"expected an agent's state, got bytes that begin with {magic!r}")
     if version != VERSION:
         raise WireError(f"expected version {VERSION} of an agent's state, got {version}")
-    content = memoryview(saved)[STATE_PREFIX.size : -CHECKSUM.size]
-    if len(content) != length or zlib.crc32(saved[: -CHECKSUM.size]) != CHECKSUM.unpack(saved[-CHECKSUM.size :])[0]:
+    view, end = memoryview(saved), STATE_PREFIX.size + length
+    start, arrays = view[:end], _Arrays(view[end + CHECKSUM.size :])
+    if len(view) < end + CHECKSUM.size or zlib.crc32(start) != CHECKSUM.unpack_from(view, end)[0]:
         raise WireError("expected a whole state that fits its checksum, got a truncated or damaged one")
     try:
-        state: AgentState = _read_state(content)
+        state: AgentState = msgspec.msgpack.decode(
+            start[STATE_PREFIX.size :], type=AgentState, dec_hook=partial(_to_array, arrays)
+        )
     except (msgspec.DecodeError, TypeError) as error:
         raise WireError(f"expected an agent's state, got other contents ({error})") from None
+    if arrays.end != len(arrays.content):
+        raise WireError(f"expected a whole state, got {len(arrays.content) - arrays.end} bytes after it")
     return state
 
 
-def _from_array(value: Any) -> Any:
+class _Arrays:
+    """Large arrays of a state that is read."""
+
+    def __init__(self, content: memoryview):
+        self.content, self.end = content, 0
+        self._checked: set[tuple[int, int]] = set()
+
+    def take(self, place: int, checksum: int, n_bytes: int) -> memoryview:
+        found = self.content[place : place + n_bytes]
+        if (place, n_bytes) not in self._checked and zlib.crc32(found) != checksum:
+            raise msgspec.ValidationError("an array does not fit its checksum: the state is truncated or damaged")
+        self._checked.add((place, n_bytes))
+        self.end = max(self.end, place + n_bytes)
+        return found
+
+
+def _little(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array as it is sent or saved."""
+    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+
+
+def _from_array(place: Callable[[NDArray[Any]], tuple[int, int]], value: Any) -> Any:
     if isinstance(value, Arrays):
         return value.arrays
     if isinstance(value, np.ndarray):
-        little = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False)
-        return (value.dtype.kind + str(value.dtype.itemsize), value.shape, little.tobytes())
+        content = _little(value).tobytes() if value.nbytes < LARGE_BYTES else place(value)
+        return (value.dtype.kind + str(value.dtype.itemsize), value.shape, content)
     if isinstance(value, np.generic):
         return value.item()
     raise NotImplementedError(f"a state holds plain values, not {type(value)}")
 
 
-def _to_array(kind: type, value: Any) -> Any:
+def _to_array(arrays: _Arrays, kind: type, value: Any) -> Any:
     if kind in (Block, Statistics):
         if not isinstance(value, dict):
             raise msgspec.ValidationError(f"expected arrays by name, got {type(value).__name__}")
-        return kind(**{name: _to_array(np.ndarray, array) for name, array in value.items()})
+        return kind(**{name: _to_array(arrays, np.ndarray, array) for name, array in value.items()})
     name, shape, content = value
     if name not in ("f8", "f4", "i8", "u8", "u2", "u1"):
         raise msgspec.ValidationError(f"expected an array of numbers, got {name!r}")
-    return np.frombuffer(content, "<" + name).reshape(shape)
-
-
-_read_state = msgspec.msgpack.Decoder(AgentState, dec_hook=_to_array).decode
+    dtype = np.dtype("<" + name)
+    if not isinstance(content, bytes):
+        place, checksum = content
+        content = arrays.take(place, checksum, math.prod(shape) * dtype.itemsize)
+    return np.frombuffer(content, dtype).reshape(shape)

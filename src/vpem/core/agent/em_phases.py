@@ -22,6 +22,7 @@ from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better, n_small_changes
 from vpem.core.network.summation import Shape, lasting
+from vpem.core.rows import row_chunks
 
 
 def begin_run(
@@ -47,10 +48,10 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
     values = decision = None
     if run.block is not None:
         assert run.weights is not None, "a root has weights"
-        values = work.em_pass(run.block, run.weights).terms(work.table, rows)
-        if has_energy:
-            energy = np.zeros(1) if run.final else visits.densities([run.block], work.density)
-            values = np.concatenate([values, energy])
+        energy = np.zeros(int(has_energy))
+        if has_energy and not run.final:
+            energy = visits.densities([run.block], work.density)
+        values = work.em_pass(run.block, run.weights).terms(work.table, rows, energy)
     if number == 0:
         decision = np.array([1.0, math.inf, *run.findings])
         if run.history:
@@ -194,9 +195,12 @@ def _retreat(work: Work, progress: Progress, run: Run) -> Progress:
 def _respond(run: Run, sums: Array) -> Run:
     """Responsibilities of the final parameters."""
     assert run.weights is not None, "a root has weights"
-    found, _ = normalize(sums + np.log(run.weights))
-    before = [] if run.responsibilities is None else [run.responsibilities]
-    return replace(run, responsibilities=np.concatenate([*before, found]), visits=run.visits.skip())
+    found = sums + np.log(run.weights)
+    for rows in row_chunks(0, len(found), found.shape[1]):
+        found[rows] = normalize(found[rows])[0]
+    if run.responsibilities is not None:
+        found = np.concatenate([run.responsibilities, found])
+    return replace(run, responsibilities=found, visits=run.visits.skip())
 
 
 def _update(work: Work, run: Run, sums: Array, extra: Array) -> Run:

@@ -15,7 +15,7 @@ from vpem.core.agent.inbox import MOST_REASON, Inbox
 from vpem.core.agent.meeting import MeetingError
 from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNumber, LocalProtocolError, Message
 from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUMMATION, DONE, PHASES, settle
-from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, orderly
+from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, Progress, orderly
 from vpem.core.agent.work import Outcome, StudyError
 from vpem.core.network.summation import NO_MEMORY, lasting
 
@@ -104,6 +104,16 @@ class Turn:
             allowed = (*AFTER_LOSS, *AFTER_DONE) if resumed else AFTER_MEETING
             self._check_phase("the meeting", allowed)
             return
+        phase = draft.progress.phase
+        draft.progress = self._absorb()  # the sum is forgotten before there is room for the next one's terms
+        done = draft.progress.n_predictions
+        draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
+        self.open_exchange()
+        self._check_phase(phase, (*PHASES[phase].next, *AFTER_DONE))
+
+    def _absorb(self) -> Progress:
+        """What the phase makes of its exchange."""
+        draft = self.draft
         exchange, before = draft.exchange, draft.progress
         assert exchange is not None, "there is an exchange"
         work = self.identity.work(draft)
@@ -125,11 +135,8 @@ class Turn:
         if PHASES[before.phase].exchange == "sum":
             before = replace(before, n_sums=before.n_sums + 1)
         decision = NO_DECISION if exchange.decision is None else exchange.decision
-        draft.progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
-        done = draft.progress.n_predictions
-        draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
-        self.open_exchange()
-        self._check_phase(before.phase, (*PHASES[before.phase].next, *AFTER_DONE))
+        found: Progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
+        return found
 
     def _check_phase(self, before: str, allowed: Sequence[str]) -> None:
         """Raise LocalProtocolError if the phase that comes next is not one that may follow."""

@@ -13,6 +13,10 @@ function sayDisagreement(size) {
 }
 
 function addAgreement() {
+  if (isPart) {
+    find("#agreement").remove();
+    return;
+  }
   const spread = Math.max(
     ...components.map((component) => {
       const own = data.hub_weights.map((weights) => weights[component]);
@@ -67,7 +71,7 @@ function addTrajectory() {
   about(
     "trajectory",
     data.batches ? "With batches, the free energy is measured: a bound that the log-likelihood does not fall below." : "",
-    "Mean over the roots, in each iteration.",
+    `${isPart ? "As this party saw it" : "Mean over the roots"}, in each iteration.`,
     data.gain === null ? "" : `One more exact step would gain ${say(data.gain, 2)} per row.`,
     data.repairs.length ? "" : "No component collapsed or starved.",
   );

@@ -81,6 +81,10 @@ function paintNetwork(width) {
 }
 
 function addNetwork() {
+  if (isPart) {
+    find("#network").remove();
+    return;
+  }
   const largest = Math.max(...data.hubs.map((hub) => hub.members.length));
   about(
     "network",
@@ -117,9 +121,15 @@ function addTraffic() {
   const { messages, bytes, rounds, agents } = data.traffic;
   about(
     "traffic",
-    `In all ${sayMany(messages, "message")} with ${sayCount(bytes)} bytes (${sayBytes(bytes)}) in ${sayMany(rounds, "round")}, as a real network would send them.`,
-    "Press a heading to sort.",
+    isPart
+      ? `This party has sent ${sayCount(bytes)} bytes (${sayBytes(bytes)}) in ${sayMany(rounds, "round")}.`
+      : `In all ${sayMany(messages, "message")} with ${sayCount(bytes)} bytes (${sayBytes(bytes)}) in ${sayMany(rounds, "round")}, as a real network would send them. Press a heading to sort.`,
   );
+  find("#revealed").textContent = isPart ? "" : pools ? "Roots of hubs hold the columns of their members." : "Columns were not sent.";
+  if (isPart) {
+    find("#traffic .scroll").remove();
+    return;
+  }
   const items = agents.map(([messagesSent, bytesSent, , bytesReceived], number) => ({ name: data.agents[number].name, messagesSent, bytesSent, bytesReceived }));
   const most = Math.max(1, ...items.flatMap((item) => [item.bytesSent, item.bytesReceived]));
   const bar = (amount) =>
@@ -132,5 +142,4 @@ function addTraffic() {
     { name: "Messages sent", value: (item) => item.messagesSent, cell: (item) => make("td", { class: "amount" }, sayShort(item.messagesSent)) },
   ];
   find("#traffic .scroll").append(sortableTable(columns, items, 1));
-  find("#revealed").textContent = pools ? "Roots of hubs hold the columns of their members." : "Columns were not sent.";
 }

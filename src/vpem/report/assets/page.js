@@ -6,6 +6,7 @@ const components = data.weights.map((_, component) => component);
 const parties = data.agents.filter((agent) => agent.hub !== null);
 const boundName = data.batches ? "free energy per row" : "log-likelihood per row";
 const isStar = data.agents.length > parties.length;
+const isPart = data.others.length > 0; // of a study on a real network, as one party knows it
 const pools = data.hubs.some((hub) => hub.members.length > 1);
 
 /** A party in a sentence: a bare number says what it is. */
@@ -17,6 +18,7 @@ function nameOf(number) {
 // In short
 
 function sayParties() {
+  if (isPart) return `Also ${data.others.join(", ")}; this page is about the columns of ${nameOf(0)} alone.`;
   if (isStar) return "A server adds what they contribute.";
   return parties.length === 1 ? "It holds all columns." : "They add up with their neighbours; there is no server.";
 }
@@ -33,8 +35,8 @@ function addFacts() {
   const gaps = data.missing > 0 ? ` ${sayShare(data.missing)} of the values are missing.` : "";
   const facts = [
     ["Rows", sayCount(data.rows), `Examples, the same for all parties.${gaps}`],
-    ["Columns", sayCount(data.n_columns), pools ? "Members of a hub hand theirs to its root." : "Each stays with the party that holds it."],
-    ["Parties", sayCount(parties.length), sayParties()],
+    ["Columns", sayCount(data.n_columns), isPart ? "Of this party's own block." : pools ? "Members of a hub hand theirs to its root." : "Each stays with the party that holds it."],
+    ["Parties", sayCount(parties.length + data.others.length), sayParties()],
     ["Components", sayCount(nComponents), "Groups of rows, each with its own mean and covariance."],
     [
       "Iterations",
@@ -42,10 +44,12 @@ function addFacts() {
       sayEnd(),
     ],
     data.log_likelihood === null
-      ? [boundName[0].toUpperCase() + boundName.slice(1), say(bounds[bounds.length - 1], 5), "As the roots saw it. Higher is better; compare fits of the same table only."]
+      ? [boundName[0].toUpperCase() + boundName.slice(1), say(bounds[bounds.length - 1], 5), `${isPart ? "Of all parties' columns, as this one saw it." : "As the roots saw it."} Higher is better; compare fits of the same table only.`]
       : ["Log-likelihood per row", say(data.log_likelihood, 5), "Exact. Higher is better; compare fits of the same table only."],
-    ["Sent in all", sayBytes(data.traffic.bytes), `In ${sayMany(data.traffic.rounds, "round")}, one after another.`],
-    ["Messages", sayShort(data.traffic.messages), `Over ${sayMany(data.links.length, "link")}, both ways.`],
+    [isPart ? "Sent" : "Sent in all", sayBytes(data.traffic.bytes), `In ${sayMany(data.traffic.rounds, "round")}, one after another.`],
+    isPart
+      ? ["Received", sayBytes(data.traffic.agents[0][3]), "From its neighbours, in the last run."]
+      : ["Messages", sayShort(data.traffic.messages), `Over ${sayMany(data.links.length, "link")}, both ways.`],
   ];
   find("#facts dl").append(
     ...facts.map(([name, value, meaning]) =>
@@ -59,7 +63,9 @@ function addFacts() {
 function addFrame() {
   addHead(
     data.title,
-    parties.length === 1
+    isPart
+      ? `One party's part of a mixture that ${sayCount(1 + data.others.length)} parties fitted together, each with columns of its own.`
+      : parties.length === 1
       ? "One mixture, fitted by one party."
       : `One mixture, fitted by ${sayCount(parties.length)} parties that hold different columns of the same rows.`,
   );

@@ -1,0 +1,179 @@
+"""Whole studies as processes over mTLS on this machine: 8 parties of HTRU2 on a ring, 30 parties, a million rows.
+
+For each iteration: seconds, processor time of all processes and how much of it is the agents' own (maths, encoding,
+checkpoints; the rest is links, zenoh and TLS), bytes sent beside what `vpem plan` expects.
+`python benchmarks/studies.py`
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+
+import networkx as nx
+import numba
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+
+def measure(study):
+    """Seconds, processor seconds, those of the agents' own threads, and bytes: of all parties, for an iteration."""
+    study.start()
+    assert set(study.codes(seconds=600)) == {0}, study.report()
+    found = np.zeros(4)
+    for number in study.numbers:
+        lines = [line for line in study.told(number, "Progress") if line["iteration"]]
+        first, last = lines[0], lines[-1]
+        count = last["iteration"] - first["iteration"]
+        own = [(last[name] - first[name]) / count for name in ("after", "cpu", "thread_cpu", "sent")]
+        found += [max(own[0] - found[0], 0.0), *own[1:]]
+    return found
+
+
+def planned(study, summation, n_rows, n_components, line=None):
+    """Bytes and seconds of one more iteration, as `vpem plan` expects them: from and to."""
+    from vpem.planning import Line, Study, estimate, make_network
+
+    graph = nx.Graph()
+    graph.add_nodes_from(range(study.n_parties))
+    graph.add_edges_from(study.links)
+    network = make_network(dict(enumerate(study.partition)), graph)
+    about = Study(n_rows=n_rows, n_components=n_components, init_params="random")
+    spans = [{"iterations": (number, number), "kmeans_iterations": (1, 1)} for number in (20, 40)]
+    less, more = (estimate(summation, network, about, **span, line=line or Line()) for span in spans)
+    pairs = (more.usual_bytes, less.usual_bytes), (more.seconds, less.seconds)
+    return [tuple((np.array(most) - fewest) / 20) for most, fewest in pairs]
+
+
+def show(name, X, links, adding, n_iterations, **more):
+    """Run a study, and print what an iteration takes."""
+    from network.harness import Study
+    from network.party import SUMS
+
+    n_parties = len({end for link in links for end in link})
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        study = Study(
+            Path(folder), links, n_parties=n_parties, X=X, adding=adding, max_iter=n_iterations, secure=True, **more
+        )
+        simulated = (time.perf_counter() - begin) / n_iterations
+        with study:
+            seconds, cpu, own, sent = measure(study)
+        (low, high), _ = planned(study, SUMS[adding], len(X), 2)
+    times = f"{seconds:7.3f} s   processor {cpu:7.3f} s, agents {own:6.3f} s"
+    sizes = f"sent {sent / 1e6:8.3f} MB, planned {low / 1e6:.3f} to {high / 1e6:.3f}"
+    print(f"{name:<34} {times}   {sizes}   simulation with its start {simulated:.3f} s", flush=True)
+
+
+def show_line(adding, n_rows, n_iterations, *, megabits=None, delay=0.0):
+    """A path of three over lines of known speed: seconds of an iteration beside `vpem plan`'s estimate.
+
+    Machines with slow lines are network namespaces (root only); delays come from proxies.
+    """
+    from network.harness import Study
+    from network.party import SUMS
+    from network.proxy import Proxy
+    from network.test_namespaces import Machines
+    from vpem.planning import Line
+
+    path = [[0, 1], [1, 2]]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        about = {"adding": adding, "rows": n_rows, "max_iter": n_iterations, "lease": 10.0, "secure": True}
+        study = stack.enter_context(Study(Path(folder), path, n_parties=3, **about))
+        start = study.start
+        if megabits:
+            machines = stack.enter_context(Machines(3))
+            limit = f"root tbf rate {megabits}mbit burst 32kb latency 50ms".split()
+            for name in machines.names:
+                for where in (["dev", f"{name}o"], ["dev", "eth0"]):
+                    inside = ["-n", name] if where[1] == "eth0" else []
+                    subprocess.run(["tc", *inside, "qdisc", "add", *where, *limit], check=True)
+            study.start = lambda: machines.start(study, start)
+        else:
+            proxies = {f"{one}-{other}": Proxy(study.ports[other], delay=delay) for one, other in path}
+            for proxy in proxies.values():
+                stack.enter_context(proxy)
+            study.write(addresses={name: f"127.0.0.1:{proxy.port}" for name, proxy in proxies.items()})
+        seconds = measure(study)[0]
+    line = Line(bandwidth=(megabits or 10_000) * 1e6 / 8, latency=delay or 0.001)
+    _, (low, high) = planned(study, SUMS[adding], n_rows, 2, line)
+    what = f"{megabits} Mbit/s" if megabits else f"{1000 * delay:.0f} ms"
+    print(
+        f"path of 3, {n_rows:,} rows, {adding}, {what}: {seconds:.2f} s, planned {low:.2f} to {high:.2f} s",
+        flush=True,
+    )
+
+
+def show_large(adding, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=6):
+    """Two parties with many rows: an iteration beside the simulation's pass over one block, and memory."""
+    from network.harness import Study
+    from vpem import VerticalGaussianMixture
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 2 * n_columns))
+    X += 3 * rng.normal(size=(n_components, 2 * n_columns))[np.arange(n_rows) % n_components]
+    settings = {"tol": 0.0, "init_params": "random", "random_state": 0, "standardize": False}
+    alone = VerticalGaussianMixture(n_components, partition=[list(range(n_columns))], **settings)
+    times = []
+    numba.set_num_threads(1)  # as the processes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are to end early
+        for number in (1, 1, n_iterations + 1):
+            begin = time.perf_counter(), time.process_time()
+            alone.set_params(max_iter=number).fit(X[:, :n_columns])
+            assert alone.n_iter_ == number
+            times.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
+    one_pass, one_cpu = (np.array(times[2]) - times[1]) / n_iterations
+    most = []
+    for count in (1000, n_rows):  # a party of few rows is the bare process: it has imported and compiled the same
+        with tempfile.TemporaryDirectory() as folder:
+            about = {"components": n_components, "max_iter": n_iterations, "adding": adding, "lease": 10.0}
+            about |= {"secure": True, "patience": 600.0, "files": True}
+            with Study(Path(folder), [[0, 1]], n_parties=2, X=X[:count], **about) as study:
+                seconds, cpu, own, sent = measure(study)
+                told = [line["most_bytes"] for number in (0, 1) for line in study.told(number, "Progress")]
+                most.append(max(told))
+    held = 8 * n_rows * (n_columns + n_components)
+    memory = (most[1] - most[0]) / held
+    print(f"{n_rows:,} x {n_columns} at each of two parties, K={n_components}, {adding}; an iteration:")
+    print(f"  {seconds:.2f} s; simulation of one block alone {one_pass:.2f} s")
+    print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s; simulation {one_cpu:.2f} s")
+    print(f"  sent {sent / 1e6:.1f} MB; memory {memory:.1f} x (columns + responsibilities) beside a bare process")
+
+
+def ring(number):
+    """Links of a ring."""
+    return [sorted((one, (one + 1) % number)) for one in range(number)]
+
+
+def main():
+    """Print all of it."""
+    print("an iteration; K=2")
+    path = Path(os.environ.get("VPEM_DATA", "")) / "HTRU_2.csv"
+    if path.is_file():
+        X = np.loadtxt(path, delimiter=",")[:, :8]
+        X /= X.std(axis=0)
+        show("HTRU2, ring of 8, 100 rounds", X, ring(8), "paper", 4)
+        show("HTRU2, ring of 8, differences", X, ring(8), "differences", 40)
+        show("HTRU2, ring of 8, exact tree", X, ring(8), "tree", 40)
+    else:
+        print("no HTRU_2.csv: set VPEM_DATA to the folder that holds it")
+    X = np.random.default_rng(0).normal(size=(1000, 30)) + 1.5 * (np.arange(1000) % 2)[:, None]
+    show("30 parties on a ring, differences", X, ring(30), "differences", 10, lease=10.0, patience=600.0)
+    for adding in ("differences", "tree"):
+        show_large(adding)
+    show_line("tree", 300, 10, delay=0.05)
+    show_line("differences", 300, 10, delay=0.05)
+    if os.name == "posix" and os.geteuid() == 0 and shutil.which("tc"):
+        show_line("tree", 20_000, 10, megabits=20)
+        show_line("differences", 100_000, 10, megabits=1)
+
+
+if __name__ == "__main__":
+    main()

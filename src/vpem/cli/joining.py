@@ -1,0 +1,175 @@
+"""Commands of one party of a study: join it, score new rows with it, put parts together."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vpem.cli.app import INTERRUPTED, NOT_TRUSTED, Strict, app, err, out, plain, plainly, say
+from vpem.files import check_outputs
+
+if TYPE_CHECKING:
+    from vpem.studies.joining import StudyEnded
+
+STAYED_AWAY, REFUSED = 4, 5
+"""Exit codes."""
+
+SharedFile = Annotated[Path, typer.Argument(help="The file that all parties share.")]
+OwnFile = Annotated[Path | None, typer.Option("--party", help="The party's own file.")]
+Server = Annotated[bool, typer.Option("--server", help="Be the server of a star.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Plain TCP without certificates.")]
+Without = Annotated[
+    list[str],
+    typer.Option(help="Go on without this party, which will not come back; all its neighbours must say so."),
+]
+
+
+@app.command()
+@plainly
+def join(
+    study: SharedFile,
+    party: OwnFile = None,
+    server: Server = False,
+    insecure: Insecure = False,
+    without: Without = [],  # noqa: B006 (typer's way to say: none)
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the last state; all parties must.")] = False,
+    log: Annotated[Path | None, typer.Option(help="File for the log, lines of JSON.")] = None,
+    strict: Strict = False,
+) -> None:
+    """Take part in a study as one party, from the beginning to the end, as in these examples.
+
+    - `vpem join study.toml --party clinic.toml`
+    - `vpem join study.toml --server --party server.toml`
+
+    Ctrl-C ends it; the same command goes on. Exit codes: 0 done, 1 error, 3 verdict red (--strict), 4 a party stayed
+    away, 5 refused, 130 interrupted.
+    """
+    from vpem.studies.joining import StudyEnded
+    from vpem.studies.joining import join as take_part
+
+    check_seat(party, server=server)
+    with stopping() as stop, watching() as tell:
+        try:
+            fit = take_part(
+                study, party, insecure=insecure, without=without, fresh=fresh, progress=tell, stop=stop, log=log
+            )
+        except StudyEnded as ended:
+            leave(ended)
+    if fit is None:
+        return
+    from vpem.cli.summary import show_findings
+
+    end = "converged" if fit.converged else "ended"
+    say(f"{end} after {fit.n_iter} iterations; verdict: {fit.colour}")
+    show_findings(fit.verdict)
+    say(f"results: {fit.folder}")
+    if strict and fit.colour == "red":
+        raise typer.Exit(NOT_TRUSTED)
+
+
+def check_seat(party: Path | None, *, server: bool) -> None:
+    """Raise if it is not clear who joins."""
+    if party is None and not server:
+        raise ValueError("expected --party with the party's own file, or --server, got neither")
+
+
+def leave(ended: StudyEnded) -> None:
+    """Say why a run has ended, and leave with its code."""
+    code = {"gave up": STAYED_AWAY, "refused": REFUSED, "interrupted": INTERRUPTED}.get(ended.outcome.kind, 1)
+    err.print(f"[bold red]{ended.outcome.kind}[/bold red]", plain(str(ended)), highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def stopping() -> Iterator[Any]:
+    """Whether Ctrl-C was pressed, or the process was told to end; a second time ends it at once."""
+    told = threading.Event()
+
+    def handle(number: int, frame: Any) -> None:  # noqa: ARG001 (signal's signature)
+        if told.is_set():
+            raise KeyboardInterrupt
+        told.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def watching() -> Iterator[Any]:
+    """What shows events: lines, and in a terminal a last line that says how far it is and who is awaited."""
+    from vpem.studies.telling import Lines
+
+    if not out.is_terminal:
+        yield Lines(lambda line: out.file.write(f"{line}\n") and out.file.flush()).tell
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    lines = Lines(lambda line: live.console.print(plain(line), highlight=False))
+
+    def last() -> Text:
+        awaited = lines.state.waiting()
+        return Text(f"waiting for {awaited}" if awaited else lines.state.line(), style="bold")
+
+    with Live(console=out, get_renderable=last, refresh_per_second=4, transient=True) as live:
+        yield lines.tell
+
+
+@app.command()
+@plainly
+def assemble(
+    parts: Annotated[list[Path], typer.Argument(help="The parties' parts, model.vpem of their folders.")],
+    output: Annotated[Path, typer.Option("--out", "-o", help="File for the whole model.")] = Path("model.vpem"),
+) -> None:
+    """Make one model of the parts that parties choose to hand over.
+
+    Example: `vpem assemble north.vpem east.vpem south.vpem -o model.vpem`
+    """
+    import vpem
+    from vpem.studies.assembling import assemble as put_together
+
+    check_outputs([output], parts)
+    model = put_together(parts)
+    vpem.save(model, output)
+    say(f"model: {output}, {len(model.partition_)} parties, {model.n_features_in_} columns")
+
+
+def predict_together(
+    study: Path,
+    tables: list[Path],
+    party: Path | None,
+    output: Path,
+    *,
+    server: bool,
+    n_rows: int | None,
+    insecure: bool,
+    without: list[str],
+) -> None:
+    """The part of `vpem predict` for the parties of a study."""
+    from vpem.studies.joining import StudyEnded
+    from vpem.studies.predicting import predict
+    from vpem.studies.results import write_rows
+
+    check_seat(party, server=server)
+    if len(tables) > 1 or (not tables and not server):
+        raise ValueError(f"expected one table of new rows for a party of a study, got {len(tables)}")
+    with stopping() as stop, watching() as tell:
+        try:
+            new = tables[0] if tables else None
+            about = {"n_rows": n_rows, "insecure": insecure, "without": without}
+            scores = predict(study, party, new, progress=tell, stop=stop, **about)  # type: ignore[arg-type]
+        except StudyEnded as ended:
+            leave(ended)
+    if scores is not None:
+        write_rows(output, scores.ids, scores.responsibilities, scores.log_densities)
+        say(f"{len(scores.responsibilities):,} rows: {output}")

@@ -1,0 +1,1 @@
+"""Studies on real networks: one party, one machine, one command."""

@@ -1,0 +1,108 @@
+"""One model from the parts that parties choose to hand over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vpem.core.decisions.repair import Repair
+from vpem.core.network.hubs import Hub, Position
+from vpem.core.network.parties import Network
+from vpem.core.network.traffic import make_traffic
+from vpem.estimators import VerticalMixture
+from vpem.estimators.units import Units
+from vpem.model_format import ModelFileError, PartOf
+from vpem.models import load
+from vpem.simulation.em import MixtureFit
+from vpem.simulation.model import Mixture
+
+
+def assemble(paths: Sequence[str | os.PathLike[str]]) -> VerticalMixture:
+    """The whole model of a study, from all its parties' parts.
+
+    It is the one that `VerticalGaussianMixture.fit` would make of the joined table. What only the rows could tell is
+    missing: its certificate and its traffic.
+
+    Raises
+    ------
+    ModelFileError
+        If a file is no part, if parts are of different fits, or if some are missing.
+    """
+    models = [load(path) for path in paths]
+    parts = [_part_of(model, path) for model, path in zip(models, paths, strict=True)]
+    first = parts[0]
+    for part, path in zip(parts, paths, strict=True):
+        if part.run != first.run:
+            raise ModelFileError(
+                f"expected parts of one fit, got {paths[0]} of study {first.study!r} and {path} of "
+                f"study {part.study!r}, which differ in their study, rows or parties"
+            )
+    by_block = {part.block: (model, part) for model, part in zip(models, parts, strict=True)}
+    if len(by_block) < len(parts):
+        raise ModelFileError(f"expected one part of each party, got one of {first.party!r} or another twice")
+    roots = [first.parties[hub.root] for hub in first.hubs]
+    missing = [root for number, root in enumerate(roots) if number not in by_block]
+    if missing:
+        raise ModelFileError(f"expected the parts of {', '.join(roots)}, got none of {', '.join(missing)}")
+    return _put_together([by_block[number] for number in range(len(roots))])
+
+
+def _part_of(model: VerticalMixture, path: Any) -> PartOf:
+    part: PartOf | None = getattr(model, "part_", None)
+    if part is None:
+        raise ModelFileError(f"expected one party's part of a model in {path}, got a whole model")
+    return part
+
+
+def _network(part: PartOf) -> Network:
+    """Parties, columns, links and hubs of the whole."""
+    import networkx as nx
+
+    ends = np.cumsum(part.n_columns)
+    columns = [np.arange(end - count, end, dtype=np.intp) for end, count in zip(ends, part.n_columns, strict=True)]
+    graph = None
+    if part.links is not None:
+        graph = nx.Graph()
+        graph.add_nodes_from(range(len(part.parties)))
+        graph.add_edges_from(part.links)
+    hubs = tuple(Hub(Position(hub.root), tuple(map(Position, hub.members))) for hub in part.hubs)
+    return Network(tuple(part.parties), tuple(columns), graph, hubs)
+
+
+def _put_together(found: Sequence[tuple[VerticalMixture, PartOf]]) -> VerticalMixture:
+    """The whole from its blocks, in their order."""
+    (model, first), network = found[0], _network(found[0][1])
+    weights = np.concatenate([one._mixture.weights for one, _ in found])
+    bounds = np.array([one.lower_bounds_ for one, _ in found])
+    if model._summation.is_common:
+        weights, bounds = weights[:1], bounds[:1]
+    shift = -sum(part.log_scales for _, part in found) / first.n_rows
+    traffic = make_traffic(network.agents)
+    result = MixtureFit(
+        Mixture(model._mixture.density, weights, tuple(one._mixture.blocks[0] for one, _ in found)),
+        tuple(bounds.T + shift),
+        model.converged_,
+        (),
+        traffic,
+    )
+    graph = "star" if network.is_star else network.named_graph()
+    model.set_params(partition=network.named_columns(), graph=graph)
+    settings, seed, summation = model._settings(), model._seed, model._summation
+    model._keep(network, summation, settings, seed, Units(), result, traffic)
+    order = np.concatenate(network.block_columns)
+    names: Any = np.empty(len(order), dtype=object)
+    pairs = [(part.party, name) for _, part in found for name in part.names]
+    are_different = len({name for _, name in pairs}) == len(pairs)
+    names[order] = [name if are_different else f"{party}.{name}" for party, name in pairs]
+    model.feature_names_in_, model.n_features_in_ = names, len(order)
+    if all(hasattr(one, "scale_") for one, _ in found):
+        scale = np.empty(len(order))
+        scale[order] = np.concatenate([one.scale_ for one, _ in found])
+        model.scale_ = scale
+    model.repairs_ = [Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in first.repairs]
+    model.verdict_ = list(dict.fromkeys(finding for one, _ in found for finding in one.verdict_))
+    del model.part_
+    return model

@@ -1,0 +1,45 @@
+"""A small study that ships with the package: three clinics, each with other measurements of the same tumours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from vpem.datasets import load_breast_cancer_parties
+from vpem.reading import write
+from vpem.studies.shared import Member, Options, Study, drawn_links
+from vpem.studies.writing import new_salt, party_text, study_text, write_new
+
+CLINICS = {"north": "mean", "east": "error", "south": "worst"}
+"""Name of a clinic, and which of the data's parties it is."""
+
+
+def write_example(folder: Path) -> Path:
+    """Write a study of three clinics, each with its own folder, table and file; returns the shared file.
+
+    Every clinic has its rows in an order of its own.
+    """
+    data = load_breast_cancer_parties()
+    parties = tuple(Member(name, f"127.0.0.1:{7450 + place}", name) for place, name in enumerate(CLINICS))
+    options = Options(components=2, covariance="diag", starts=1, init="labels")
+    study = Study(
+        name="tumours",
+        model=options,
+        parties=parties,
+        server=None,
+        shape="tree",
+        links=drawn_links("tree", len(parties)),
+        salt=new_salt(),
+        seed=1,
+        patience=600.0,
+    )
+    write_new(folder / "study.toml", study_text(study))
+    rng = np.random.default_rng(0)
+    for name, kind in CLINICS.items():
+        order, columns = rng.permutation(len(data.data)), data.partition[kind]
+        write_new(folder / name / "clinic.toml", party_text(name, "table.csv", ["patient"]))
+        table = {"patient": [f"p{1000 + row}" for row in order]}
+        named = {data.feature_names[column].replace(" ", "_"): data.data[order, column] for column in columns}
+        write(folder / name / "table.csv", {**table, **named})
+    return folder / "study.toml"

@@ -1,0 +1,262 @@
+"""A party's folder: the lock, the log, and checkpoints that outlive the process.
+
+A checkpoint is written under another name, flushed to the disk, and then takes the place of the last one, which is
+kept as well. Its heading says of which study, party and table it is, and has a digest of the rest: a file that was
+cut short, or that belongs to something else, is found out. Large arrays are files of their own: one that the next
+checkpoint has as well is not written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from vpem.transports import wire
+from vpem.words import as_bytes
+
+STATE, EARLIER, ARRAYS = "state", "state.earlier", "state-*.part"
+MAGIC = b"vpem state 2\n"
+FEWEST = 32
+"""Bytes of a digest."""
+
+
+class FolderError(OSError):
+    """A folder in which a party cannot work, or whose checkpoint is not of use; the message says what to do."""
+
+
+class Belongs(msgspec.Struct, frozen=True):
+    """What a checkpoint is of."""
+
+    study: str
+    party: str
+    digests: Mapping[str, str]
+    """Of the study's fields, and of the table."""
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """Of a checkpoint's file."""
+
+    belongs: Belongs
+    arrays: list[tuple[str, int]]
+    """Names of the files of its large arrays, and their bytes."""
+
+
+class Checkpoints:
+    """The checkpoints of one party.
+
+    Parameters
+    ----------
+    folder : Path
+        That exists.
+    belongs : Belongs
+    """
+
+    def __init__(self, folder: Path, belongs: Belongs):
+        self.folder, self.belongs = folder, belongs
+        self.notes: list[str] = []
+        """What was found out while loading."""
+        self._is_damaged = False
+        """Whether the last file is not worth keeping."""
+        self._written: dict[int, tuple[str, Any]] = {}
+        """By the identity of a large array of the last checkpoint: its file, and the array."""
+        self._names: set[str] = set()
+        """Files of the large arrays of the last whole checkpoint."""
+        self._count = max((_number(path) for path in folder.glob(ARRAYS)), default=0)
+
+    def save(self, parts: Sequence[wire.Part]) -> None:
+        """Keep a state, in parts; when this returns it survives the process, and the machine."""
+        path, unfinished = self.folder / STATE, self.folder / ".state.unfinished"
+        arrays = [part for part in parts if isinstance(part, memoryview)]
+        written, new = dict[int, tuple[str, Any]](), list[str]()
+        try:
+            for one in arrays:
+                known = self._written.get(id(one.obj))
+                if known is None:
+                    self._count += 1
+                    known = ARRAYS.replace("*", f"{self._count:09d}"), one.obj
+                    new.append(known[0])
+                    _write(self.folder / known[0], [one])
+                written[id(one.obj)] = known
+            names = [(written[id(one.obj)][0], one.nbytes) for one in arrays]
+            start = b"".join(part for part in parts if isinstance(part, bytes))
+            _write(unfinished, _closed(Heading(self.belongs, names), start))
+            if path.exists() and not self._is_damaged:
+                path.replace(self.folder / EARLIER)
+            unfinished.replace(path)
+            _flush_folder(self.folder)
+        except OSError as error:
+            for name in (unfinished.name, *new):
+                (self.folder / name).unlink(missing_ok=True)
+            n_bytes = len(parts[0]) + sum(one.nbytes for one in arrays)
+            raise FolderError(
+                f"{self.folder}: expected to write a checkpoint of {as_bytes(n_bytes)}, got: {error.strerror}; "
+                "the last checkpoint is whole: make room or give permission, then run the same command again"
+            ) from error
+        before, self._names = self._names, {name for name, _ in names}
+        self._written, self._is_damaged = written, False
+        for file in self.folder.glob(ARRAYS):
+            if file.name not in before | self._names:
+                file.unlink(missing_ok=True)
+
+    def load(self) -> memoryview | None:
+        """The last whole state; None if there never was one.
+
+        Raises
+        ------
+        FolderError
+            If there are only damaged ones, or if they belong to something else.
+        """
+        damaged = []
+        for name in (STATE, EARLIER):
+            path = self.folder / name
+            if not path.exists():
+                continue
+            found = _open(path)
+            if found is None:
+                damaged.append(path.name)
+                continue
+            heading, content = found
+            self._check(path, heading.belongs)
+            self._names = {name for name, _ in heading.arrays}
+            if damaged:
+                self._is_damaged = True
+                self.notes.append(f"{self.folder / damaged[0]} is damaged: going on from the checkpoint before it")
+            return content
+        if damaged:
+            raise FolderError(
+                f"{self.folder}: expected a whole checkpoint, got {' and '.join(damaged)} damaged or cut short; to "
+                "begin again from the start, move them away (the others go back to the start as well)"
+            )
+        return None
+
+    def _check(self, path: Path, found: Belongs) -> None:
+        if found == self.belongs:
+            return
+        names = sorted({*found.digests, *self.belongs.digests})
+        differing = [name for name in names if found.digests.get(name) != self.belongs.digests.get(name)]
+        if (found.study, found.party) != (self.belongs.study, self.belongs.party):
+            what = f"{found.party!r} in study {found.study!r}"
+        else:
+            what = f"the same party with another {', '.join(differing)}"
+        raise FolderError(
+            f"{path}: expected a checkpoint of {self.belongs.party!r} in study {self.belongs.study!r}, got one of "
+            f"{what}; choose another folder, or move the old results away to begin again"
+        )
+
+
+def _number(path: Path) -> int:
+    """Of a large array's file."""
+    digits = path.stem.removeprefix(STATE).strip("-")
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _write(path: Path, parts: Sequence[wire.Part]) -> None:
+    """Write a file, and wait until the disk has it."""
+    with path.open("wb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _closed(heading: Heading, start: bytes) -> list[bytes]:
+    """Contents of a checkpoint's file."""
+    said = msgspec.json.encode(heading)
+    return [MAGIC, hashlib.sha256(said + start).digest(), len(said).to_bytes(4, "little"), said, start]
+
+
+def _read(path: Path) -> tuple[Heading, bytes] | None:
+    """Heading and small part of a checkpoint; None if they are not whole."""
+    content, start = path.read_bytes(), len(MAGIC) + FEWEST
+    if not content.startswith(MAGIC) or len(content) < start + 4:
+        return None
+    length = int.from_bytes(content[start : start + 4], "little")
+    rest = content[start + 4 :]
+    if hashlib.sha256(rest).digest() != content[len(MAGIC) : start]:
+        return None
+    try:
+        return msgspec.json.decode(rest[:length], type=Heading), rest[length:]
+    except msgspec.DecodeError:
+        return None
+
+
+def _open(path: Path) -> tuple[Heading, memoryview] | None:
+    """Heading and state of a checkpoint; None if they are not whole."""
+    if (found := _read(path)) is None:
+        return None
+    heading, start = found
+    content = bytearray(len(start) + sum(n_bytes for _, n_bytes in heading.arrays))
+    content[: len(start)] = start
+    place = len(start)
+    for name, n_bytes in heading.arrays:
+        one = path.with_name(Path(name).name)
+        if not one.exists() or one.stat().st_size != n_bytes:
+            return None
+        with one.open("rb") as file:
+            file.readinto(memoryview(content)[place : place + n_bytes])
+        place += n_bytes
+    state = memoryview(content).toreadonly()
+    try:
+        wire.decode_state(state)  # has checksums
+    except wire.WireError:
+        return None
+    return heading, state
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make renames last; where folders cannot be opened, the system does so by itself."""
+    if os.name == "posix":
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+@contextmanager
+def open_folder(folder: Path, n_bytes: int) -> Iterator[Path]:
+    """Make a folder, check that it has room for so many bytes, and lock it: a party does not run twice at a time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe = folder / ".probe"
+        probe.write_bytes(b"x")
+        probe.unlink()
+        lock = (folder / "lock").open("a+")
+    except OSError as error:
+        raise FolderError(f"{folder}: expected a folder to write to, got: {error.strerror or error}") from None
+    with lock:
+        if not _lock(lock):
+            raise FolderError(f"{folder}: expected one process of a party at a time, got another one that is running")
+        free = shutil.disk_usage(folder).free
+        if free < n_bytes:
+            raise FolderError(
+                f"{folder}: expected {as_bytes(n_bytes)} of free space for checkpoints and results, got "
+                f"{as_bytes(free)}; make room, or choose another folder"
+            )
+        yield folder
+
+
+def _lock(file: IO[str]) -> bool:
+    """Whether the file is now this process's alone; the system gives it back when the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,154 @@
+"""New rows, scored by all parties together with the model that they have fitted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.agent.identity import model_checkpoint
+from vpem.core.agent.machine import Agent
+from vpem.files import replacing
+from vpem.studies.fields import StudyFileError
+from vpem.studies.folder import open_folder
+from vpem.studies.joining import LOG, Seat, StudyEnded, carry, restore, take_seat
+from vpem.studies.private import PartyFile
+from vpem.studies.rows import PartyRows, read_rows
+from vpem.studies.shared import Study
+from vpem.studies.telling import Journal, Lines
+from vpem.transports import wire
+from vpem.transports.saving import lasting
+from vpem.transports.session import Session
+
+Array = NDArray[np.float64]
+
+REQUEST = "request"
+"""File with the digest of the new rows that are being scored, or were last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """New rows' components, in the order of the party's table."""
+
+    ids: dict[str, list[str]]
+    responsibilities: Array
+    """(n_rows, n_components)"""
+    log_densities: Array
+    """(n_rows,): of all columns; of scaled ones, if the study scales them."""
+
+
+def predict(
+    study: str | os.PathLike[str] | Study,
+    party: str | os.PathLike[str] | PartyFile | None,
+    new: Any = None,
+    *,
+    n_rows: int | None = None,
+    insecure: bool = False,
+    without: Iterable[str] = (),
+    progress: Callable[[Any], object] | bool = True,
+    stop: Callable[[], bool] = lambda: False,
+) -> Scores | None:
+    """Score new rows together with the other parties; all must take part, each with its columns of the same rows.
+
+    Parameters
+    ----------
+    study, party : path, or what was read
+        As for `vpem.join`, with which the model was fitted; party None: the server of a star.
+    new : path or data frame
+        The new rows, with the party's id columns. Without any column of the fit, the party counts as one that has
+        no values.
+    n_rows : int, optional
+        How many new rows there are, for a server.
+    insecure, without, progress, stop :
+        As for `vpem.join`.
+
+    Returns
+    -------
+    Scores or None
+        None for a server.
+    """
+    seat = take_seat(study, party, insecure=insecure)
+    given_up = [seat.study.number(name) for name in without]
+    rows = _new_rows(seat, new)
+    if rows is None and n_rows is None:
+        raise StudyFileError("expected the number of new rows for a server, got none; try --rows N")
+    count = len(rows) if rows is not None else int(n_rows or 0)
+    folder = seat.party.folder
+    with open_folder(folder, seat.n_bytes), Journal(folder / LOG) as journal:
+        journal.watch = progress if callable(progress) else Lines().tell if progress else None
+        session, checkpoints = restore(seat, journal)
+        session = _ready(seat, session, _digest(rows, count), checkpoints.save)
+        values = _scaled(seat, rows)
+        state = session.agent.state
+        is_asked = state.progress.n_predictions > 0 or 0 in state.requests
+        ask = None if is_asked else partial(_ask, session, values, count)
+        hello = _hello(seat, count, rows)
+        outcome = carry(seat, session, hello, journal, given_up, stop, ask)
+        if outcome.kind != "finished":
+            raise StudyEnded(outcome, folder)
+    found = session.agent.prediction
+    if rows is None or found is None or found.responsibilities is None or found.log_densities is None:
+        return None
+    return Scores(rows.keys, rows.as_in_table(found.responsibilities), rows.as_in_table(found.log_densities))
+
+
+def _ask(session: Session, values: Array | None, n_rows: int) -> list[Any]:
+    return list(session.predict(values, n_rows))
+
+
+def _hello(seat: Seat, n_rows: int, rows: PartyRows | None) -> Any:
+    """The hello of a prediction: the new rows are compared in place of those of the fit."""
+    order = None if rows is None else rows.digest
+    about = {"rows": None if rows is None else n_rows, "order": order}
+    return msgspec.structs.replace(seat.hello(f"predict {n_rows} rows"), **about)
+
+
+def _new_rows(seat: Seat, new: Any) -> PartyRows | None:
+    if seat.local is None:
+        return None
+    if new is None:
+        raise StudyFileError("expected a table of new rows, got none; one with the ids alone will do")
+    return read_rows(seat.party, seat.study.salt, new, columns=seat.local.rows.names)
+
+
+def _digest(rows: PartyRows | None, n_rows: int) -> str:
+    """Of what is asked."""
+    if rows is None:
+        return str(n_rows)
+    return hashlib.sha256(rows.digest.encode() + rows.values.tobytes()).hexdigest()
+
+
+def _scaled(seat: Seat, rows: PartyRows | None) -> Array | None:
+    """New values as the fit has its own; None if the party has none."""
+    if rows is None or seat.local is None or rows.values.shape[1] == 0:
+        return None
+    scale = seat.local.units.scale
+    return rows.values if scale is None else np.ascontiguousarray(rows.values / scale)
+
+
+def _ready(seat: Seat, session: Session, request: str, save: Callable[[list[wire.Part]], object]) -> Session:
+    """A session at the end of the fit; or in the midst of the same request, if that was interrupted."""
+    path: Path = seat.party.folder / REQUEST
+    state = session.agent.state
+    number = model_checkpoint(state)
+    if not number:
+        raise StudyFileError(f"{seat.party.folder}: expected a finished fit, got none; run vpem join first")
+    if path.exists() and path.read_text() == request:
+        return session
+    state = state.copy()
+    state.requests = {}
+    state.checkpoints = tuple(point for point in state.checkpoints if point.number <= number)
+    state.progress = replace(state.checkpoints[-1].progress, prediction=None)
+    agent: Agent = session.agent.restored(state)
+    save(wire.StateEncoder().parts(lasting(state)))  # first: the file below says that the state is this request's
+    with replacing(path) as unfinished:
+        unfinished.write_text(request)
+    return Session(agent, save_parts=save)

@@ -1,0 +1,153 @@
+"""A party's rows in the order that the study has agreed on: that of the salted digests of their ids.
+
+Parties compare the number of rows and one digest of them all before anything else. The ids themselves never leave a
+party. A party that knows the salt can find out whether an id that it guesses is in another's rows only if it has a
+digest of every row, and these are not sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.reading.problems import TableError, unknown
+from vpem.studies.fields import StudyFileError
+from vpem.studies.private import PartyFile
+
+if TYPE_CHECKING:
+    from vpem.reading import Rows
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PartyRows:
+    """A party's columns, and which row of the study each of its rows is."""
+
+    names: list[str]
+    values: Array
+    """(n_rows, n_columns), in the study's order."""
+    order: NDArray[np.intp]
+    """(n_rows,): row of the party's table for each row of the study."""
+    keys: dict[str, list[str]]
+    """Ids by id column, in the table's own order."""
+    digest: str
+    """Of all ids."""
+    notes: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def as_in_table(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Rows of the study, (n_rows, ...), in the table's own order."""
+        found = np.empty_like(array)
+        found[self.order] = array
+        return found
+
+
+def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequence[str] | None = None) -> PartyRows:
+    """A party's table, from its file or as given.
+
+    Parameters
+    ----------
+    party : PartyFile
+    salt : str
+        Hexadecimal digits.
+    table : path or data frame, optional
+        In place of the file's table.
+    columns : sequence of str, optional
+        Those of an earlier fit, for new rows; a table that has none of them is a party without values.
+    """
+    source = party.table if table is None else table
+    if source is None or not party.id:
+        what = "table" if source is None else "id"
+        raise StudyFileError(f"{party.path}: expected {what} = ..., found none")
+    rows = _read(party, source, columns)
+    assert rows.keys is not None, "an id is asked for"
+    digests = row_digests(zip(*rows.keys.values(), strict=True), salt, len(rows.values))
+    order = np.argsort(digests, kind="stable")
+    ordered = digests[order]
+    del digests  # with many rows, one of these arrays is as large as the table
+    if (ordered[1:] == ordered[:-1]).any():  # ids that differ in outer spaces or in how a letter is written only
+        n_twice = int((ordered[1:] == ordered[:-1]).sum())
+        raise TableError(
+            f"{source}: expected every id once, got {n_twice:,} that another row has in another spelling"
+        )
+    whole = hashlib.sha256(ordered.view(np.uint8).data).hexdigest()
+    del ordered
+    values = np.ascontiguousarray(rows.values[order])
+    release_unused()
+    return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes)
+
+
+def release_unused() -> None:
+    """Give memory back to the system that was needed to read a table; a party may run for days."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+
+
+def row_digests(keys: Iterable[tuple[str, ...]], salt: str, n_rows: int) -> NDArray[np.bytes_]:
+    """HMAC-SHA256 of each row's id; (n_rows,), as 64 hexadecimal digits."""
+    secret = bytes.fromhex(salt)
+    # Hexadecimal, as numpy's byte strings lose zeros at their end.
+    found = (hmac.digest(secret, _spelled(key), "sha256").hex().encode() for key in keys)
+    return np.fromiter(found, dtype="S64", count=n_rows)
+
+
+def _spelled(key: tuple[str, ...]) -> bytes:
+    """An id as bytes: letters in their usual form, without outer spaces, parts apart from each other."""
+    return "\x1f".join(unicodedata.normalize("NFC", part).strip() for part in key).encode()
+
+
+def _read(party: PartyFile, source: Any, columns: Sequence[str] | None) -> Rows:
+    """Numbers and ids of a file or a data frame."""
+    from vpem.reading import look, read
+    from vpem.reading.frames import join_frames
+
+    if not hasattr(source, "__fspath__") and not isinstance(source, str):
+        wanted = party.columns if columns is None else columns
+
+        def keep(_: str, name: str) -> bool:
+            return name not in party.ignore if wanted is None else name in wanted
+
+        rows = join_frames({party.party: source}, party.id, keep)
+        return rows if wanted is None else _arranged(rows, list(wanted), party.party)
+    file = look(source, party.form)
+    if columns is not None and not set(columns) & set(file.names):
+        return _without_values(file, party)
+    wrong = [unknown(name, file.names, f"{party.path}: ignore: column") for name in party.ignore]
+    if texts := [text for text in wrong if text is not None and columns is None]:
+        raise TableError("\n".join(texts))
+    wanted = party.columns if columns is None else columns
+    return read(
+        file,
+        id_column=party.id,
+        columns=None if wanted is None else list(wanted),
+        keep=lambda name: name not in party.ignore,
+    )
+
+
+def _arranged(rows: Rows, wanted: list[str], party: str) -> Rows:
+    for name in wanted:
+        text = unknown(name, rows.names, f"{party}: column")
+        if text is not None:
+            raise TableError(text)
+    return replace(rows, names=wanted, values=rows.values[:, [rows.names.index(name) for name in wanted]])
+
+
+def _without_values(file: Any, party: PartyFile) -> Rows:
+    """Ids alone: rows of which the party has nothing."""
+    from vpem.reading import Rows, read_texts
+
+    _, keys = read_texts(file, party.id[0], id_column=party.id)
+    assert keys is not None, "an id is asked for"
+    named = {name: [key[place] for key in keys] for place, name in enumerate(party.id)}
+    return Rows([], np.empty((len(keys), 0)), keys=named)

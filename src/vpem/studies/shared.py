@@ -1,0 +1,364 @@
+"""The file that all parties of a study share: what is fitted, who takes part, how they are linked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vpem.core.blocks.covariances import STRUCTURES
+from vpem.core.network.default import WAYS, named_summation
+from vpem.core.network.parties import SERVER
+from vpem.core.settings import ACCELERATIONS, STARTS, Agreement
+from vpem.reading.problems import unknown
+from vpem.studies import fields
+from vpem.studies.fields import Fields
+
+if TYPE_CHECKING:
+    from vpem.core.network.summation import Summation
+    from vpem.estimators import VerticalGaussianMixture
+
+FORMAT = 1
+LINKS = ("star", "tree", "ring", "path", "complete")
+DIGITS = 8
+"""Of a digest of one field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is fitted, as the options of `vpem fit` have it."""
+
+    components: int
+    covariance: str = "full"
+    tol: float = 1e-3
+    max_iter: int = 100
+    starts: int = 5
+    init: str = "kmeans"
+    accelerate: str | None = None
+    reg_covar: float = 1e-6
+    shrinkage: float | str | None = "auto"
+    standardize: bool = True
+    hops: int = 0
+
+
+@dataclass(frozen=True)
+class Member:
+    """A party, or the server of a star."""
+
+    name: str
+    address: str
+    """Host and port at which it can be reached."""
+    certificate: str
+    """Common name of its certificate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What all parties have agreed on; made by `read_study`.
+
+    Agents are numbered as the parties in the file; the server of a star is the last.
+    """
+
+    name: str
+    model: Options
+    parties: tuple[Member, ...]
+    server: Member | None
+    shape: str
+    """One of `LINKS`, or "list"."""
+    links: tuple[tuple[int, int], ...]
+    """Between agents, the smaller number first."""
+    salt: str
+    """Of the rows' digests, in hexadecimal digits."""
+    seed: int = 0
+    patience: float = 3600.0
+    """Seconds after which the others no longer wait for one that is away."""
+    lease: float = 10.0
+    """Seconds of silence after which a link has ended."""
+    sum: str = "differences"
+    rounds: int | str | None = None
+    """Of consensus."""
+    path: Path | None = None
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All agents, by number."""
+        return self.parties if self.server is None else (*self.parties, self.server)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all agents, by number."""
+        return tuple(member.name for member in self.members)
+
+    def number(self, name: str) -> int:
+        """An agent's number; StudyFileError for a name that is not in the study."""
+        text = unknown(name, self.names, f"{self.path or self.name}: the party")
+        if text is not None:
+            raise fields.StudyFileError(text)
+        return self.names.index(name)
+
+    def neighbours(self, number: int) -> tuple[int, ...]:
+        """Agents that one has links to."""
+        return tuple(sorted(sum(link) - number for link in self.links if number in link))
+
+    @property
+    def summation(self) -> Summation:
+        """How the network adds."""
+        return named_summation(self.sum, self.rounds, is_star=self.server is not None)  # type: ignore[arg-type]
+
+    def estimator(self) -> VerticalGaussianMixture:
+        """The estimator that would fit the same mixture to a joined table, but for parties and graph."""
+        from vpem.estimators import VerticalGaussianMixture
+
+        asked = self.model
+        return VerticalGaussianMixture(
+            asked.components,
+            covariance_type=asked.covariance,
+            tol=asked.tol,
+            max_iter=asked.max_iter,
+            n_init=asked.starts,
+            init_params=asked.init,
+            accelerate=asked.accelerate,
+            reg_covar=asked.reg_covar,
+            shrinkage=asked.shrinkage,
+            standardize=asked.standardize,
+            hops=asked.hops,
+            summation=self.summation,
+            random_state=self.seed,
+        )
+
+    def agreement(self) -> Agreement:
+        """What the agents compare, made as the estimator makes it for its own."""
+        from vpem.estimators.checks import shared_seed
+
+        model = self.estimator().check_arguments()
+        seed = shared_seed(self.seed)
+        return model._agreement(model._settings(), self.summation, seed, [], n_init=self.model.starts)
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Of each field that must be the same at all parties, by its name in the file; addresses need not be."""
+        values: dict[str, Any] = {
+            "name": self.name,
+            "seed": self.seed,
+            "patience": self.patience,
+            "lease": self.lease,
+            **{f"model.{name}": value for name, value in asdict(self.model).items()},
+            "network.links": self.links,
+            "network.sum": self.sum,
+            "network.rounds": self.rounds,
+            "rows.salt": self.salt,
+            "parties": self.names,
+            **{f"{_place(one)}.certificate": one.certificate for one in self.members},
+        }
+        return {name: _digest(value)[:DIGITS] for name, value in values.items()}
+
+    @property
+    def digest(self) -> str:
+        """Of all of it."""
+        return _digest(sorted(self.digests.items()))
+
+    def at(self, addresses: dict[str, str]) -> Study:
+        """The same study with other addresses of some members."""
+        moved = [replace(one, address=addresses.get(one.name, one.address)) for one in self.members]
+        return replace(
+            self, parties=tuple(moved[: len(self.parties)]), server=None if self.server is None else moved[-1]
+        )
+
+
+def _place(member: Member) -> str:
+    return "network.server" if member.name == SERVER else f"parties.{member.name}"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def read_study(path: str | os.PathLike[str]) -> Study:
+    """Read and check the shared file of a study.
+
+    Raises
+    ------
+    StudyFileError
+        With all that is wrong, line by line.
+    """
+    found = Fields(path, "the shared file of a study")
+    version = found.take("vpem", fields.whole(1))
+    if version is not None and version > FORMAT:
+        found.add(("vpem",), f"expected format {FORMAT}, got {version}; update vpem to read this file")
+    asked = _options(found)
+    names, parties = _parties(found)
+    shape, links, server = _network(found, names)
+    way = found.take(("network", "sum"), fields.one_of(WAYS), "differences")
+    rounds = found.take(("network", "rounds"), _rounds, None)
+    if way != "consensus" and found.has("network", "rounds"):
+        found.add(("network", "rounds"), f'expected rounds with sum = "consensus" only, got sum = "{way}"')
+    if way == "consensus" and shape == "star":
+        found.add(("network", "sum"), 'expected sum = "exact" or "differences" on a star, got "consensus"')
+    about = {
+        "name": found.take("name", fields.name),
+        "seed": found.take("seed", fields.whole(0, 2**32 - 1), 0),
+        "patience": found.take("patience", fields.duration, 3600.0),
+        "lease": found.take("lease", fields.duration, 10.0),
+        "salt": found.take(("rows", "salt"), fields.hexadecimal),
+    }
+    if shape == "star" and asked is not None and asked.hops:
+        found.add(("model", "hops"), "expected hops = 0 on a star, whose server would hold every column")
+    found.end()
+    assert asked is not None, "no problems"
+    own = {"shape": shape, "links": links, "sum": way, "rounds": rounds}
+    study = Study(**about, **own, model=asked, parties=parties, server=server, path=Path(path))
+    try:
+        study.agreement()
+    except ValueError as error:  # values that do not fit each other
+        found.add(("model",), str(error))
+        found.end()
+    return study
+
+
+def _options(found: Fields) -> Options | None:
+    before = len(found.problems)
+    takes: dict[str, Any] = {
+        "components": fields.whole(1),
+        "covariance": fields.one_of(tuple(STRUCTURES)),
+        "tol": fields.number,
+        "max_iter": fields.whole(0),
+        "starts": fields.whole(1),
+        "init": fields.one_of(STARTS),
+        "accelerate": fields.one_of(ACCELERATIONS),
+        "reg_covar": fields.number,
+        "shrinkage": _shrinkage,
+        "standardize": fields.boolean,
+        "hops": fields.whole(0),
+    }
+    found.table("model")
+    values = {
+        name: found.take(("model", name), check)
+        for name, check in takes.items()
+        if name == "components" or found.has("model", name)
+    }
+    if len(found.problems) > before:
+        return None
+    # Columns that travel to a root have its units, and spherical ones the same: neither can be scaled.
+    values.setdefault("standardize", values.get("covariance") != "spherical" and not values.get("hops"))
+    if values["standardize"] and values.get("hops"):
+        found.add(
+            ("model", "standardize"), "expected standardize = false with hops: a root cannot scale others' columns"
+        )
+    return Options(**values)
+
+
+def _shrinkage(value: Any) -> float | str | None:
+    if value in ("auto", "oas", "none"):
+        return None if value == "none" else str(value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError('expected "auto", "oas", "none" or a number from 0 to 1')
+    return float(value)
+
+
+def _rounds(value: Any) -> int | str:
+    if value == "auto":
+        return "auto"
+    try:
+        return fields.whole(1)(value)
+    except ValueError:
+        raise ValueError('expected a whole number, 1 or more, or "auto"') from None
+
+
+def _parties(found: Fields) -> tuple[list[str], tuple[Member, ...]]:
+    """Names, and the parties in the order of the file."""
+    names = found.table("parties")
+    if len(names) < 2:
+        found.add(("parties",), f"expected two parties or more, as [parties.north], got {len(names)}")
+    parties = []
+    for name in names:
+        if not fields.NAME.fullmatch(name):
+            found.add(("parties", name), f"expected 1 to 64 letters, digits, - and _ as a party's name, got {name!r}")
+        if name == SERVER:
+            found.add(("parties", name), f"expected another name than {SERVER!r}, which a star's server has")
+        found.table(("parties", name))
+        where = found.take(("parties", name, "address"), fields.address)
+        parties.append(Member(name, where, found.take(("parties", name, "certificate"), fields.name, name)))
+    _check_once(found, parties)
+    return names, tuple(parties)
+
+
+def _check_once(found: Fields, parties: list[Member]) -> None:
+    for what in ("address", "certificate"):
+        seen: dict[str, str] = {}
+        for one in parties:
+            value = getattr(one, what)
+            if value is not None and value in seen:
+                text = f"expected a different {what} for each party, got {value!r} for {seen[value]} and {one.name}"
+                found.add(("parties", one.name, what), text)
+            seen[value] = one.name
+
+
+def _network(found: Fields, names: list[str]) -> tuple[str, tuple[tuple[int, int], ...], Member | None]:
+    """The shape's name, the links, and a star's server."""
+    links = found.take(("network", "links"), _named_links)
+    n_parties = len(names)
+    if links == "star":
+        found.table(("network", "server"))
+        where = found.take(("network", "server", "address"), fields.address)
+        server = Member(SERVER, where, found.take(("network", "server", "certificate"), fields.name, SERVER))
+        return "star", tuple((number, n_parties) for number in range(n_parties)), server
+    if found.has("network", "server"):
+        found.table(("network", "server"))
+        found.has("network", "server", "address"), found.has("network", "server", "certificate")
+        found.add(("network", "server"), 'expected a server with links = "star" only')
+    if isinstance(links, list):
+        return "list", _listed(found, links, names), None
+    return str(links), drawn_links(str(links), n_parties), None
+
+
+def _named_links(value: Any) -> str | list[list[str]]:
+    pairs = isinstance(value, list) and value
+    if pairs and all(
+        isinstance(link, list) and len(link) == 2 and all(isinstance(e, str) for e in link) for link in value
+    ):
+        return list(value)
+    if not isinstance(value, str) or value not in LINKS:
+        raise ValueError(f'expected one of {", ".join(LINKS)}, or pairs of parties as [["north", "south"]]')
+    return value
+
+
+def drawn_links(shape: str, n_parties: int) -> tuple[tuple[int, int], ...]:
+    """Links of a shape; a tree has two branches wherever it can, in the order of the parties."""
+    path = [(number, number + 1) for number in range(n_parties - 1)]
+    drawn = {
+        "tree": [((number - 1) // 2, number) for number in range(1, n_parties)],
+        "path": path,
+        "ring": [*path, (0, n_parties - 1)] if n_parties > 2 else path,
+        "complete": [(one, other) for one in range(n_parties) for other in range(one + 1, n_parties)],
+    }
+    return tuple(drawn.get(shape, ()))
+
+
+def _listed(found: Fields, links: list[list[str]], names: list[str]) -> tuple[tuple[int, int], ...]:
+    """Links from pairs of names."""
+    place, pairs = ("network", "links"), set()
+    for one, other in links:
+        texts = [
+            text for end in (one, other) if (text := unknown(end, names, "network.links: the party")) is not None
+        ]
+        for text in texts:
+            found.add(place, text)
+        if one == other:
+            found.add(place, f"network.links: expected two different parties, got {one!r} twice")
+        elif not texts:
+            ends = sorted((names.index(one), names.index(other)))
+            pairs.add((ends[0], ends[1]))
+    reached = {0}
+    for _ in names:
+        reached |= {end for pair in pairs for end in pair if reached & set(pair)}
+    apart = [name for number, name in enumerate(names) if number not in reached]
+    if apart and not any("network.links" in text for _, text in found.problems):
+        found.add(
+            place,
+            f"network.links: expected links that join all parties, got {', '.join(apart)} apart from {names[0]}",
+        )
+    return tuple(sorted(pairs))

@@ -1,0 +1,188 @@
+"""What happens in a run, as lines for people and as lines of JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from vpem.studies.folder import FolderError
+from vpem.studies.shared import Study
+from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Wrong
+from vpem.words import as_bytes, as_time
+
+EVERY = 2.0
+"""Seconds between two lines about iterations."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user should know."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The run begins: who takes part."""
+
+    study: str
+    name: str
+    neighbours: tuple[str, ...]
+    max_iter: int
+    starts: int
+
+
+class Journal:
+    """Writes everything that happens to a file, counts bytes, and hands it on.
+
+    Parameters
+    ----------
+    path : Path
+        A file that grows by a line of JSON with every event.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.watch: Callable[[Any], object] | None = None
+        self.sent = self.received = 0
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Journal:
+        try:
+            self._file = self.path.open("a", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise FolderError(f"{self.path}: expected a file to write the log to, got: {error.strerror}") from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def begin(self, study: Study, number: int, without: set[int]) -> None:
+        """Say who takes part."""
+        neighbours = tuple(study.names[peer] for peer in study.neighbours(number) if peer not in without)
+        self.tell(Begun(study.name, study.names[number], neighbours, study.model.max_iter, study.model.starts))
+
+    def tell(self, event: Any) -> None:
+        """Note an event."""
+        if isinstance(event, Progress):
+            self.sent, self.received = event.sent, event.received
+        if self._file is not None:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            about = {name: _plain(value) for name, value in asdict(event).items()}
+            try:
+                self._file.write(json.dumps({"time": now, "event": type(event).__name__.lower(), **about}) + "\n")
+            except OSError:  # a full disk stops the log; checkpoints decide about the run
+                self._file = None
+        if self.watch is not None:
+            self.watch(event)
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Lines:
+    """Lines for people: who is here, who is awaited, how far the fit is.
+
+    Parameters
+    ----------
+    write : callable
+        Gets a line.
+    """
+
+    def __init__(self, write: Callable[[str], object] = lambda line: sys.stdout.write(f"{line}\n")):
+        self.write = write
+        self.state = State()
+
+    def tell(self, event: Any) -> None:
+        """Say an event, if it is worth a line."""
+        line = self.state.take(event)
+        if line is not None:
+            self.write(line)
+
+
+class State:
+    """How far a run is, as its events tell."""
+
+    def __init__(self) -> None:
+        self.begun = Begun("", "", (), 0, 1)
+        self.away: dict[str, float] = {}
+        """Neighbours that are awaited, and since when."""
+        self.progress: Progress | None = None
+        self._last_line = -math.inf
+        self._phase = ""
+        self._pace: list[tuple[float, int, int]] = []
+
+    def take(self, event: Any) -> str | None:
+        """The line that an event is worth; None if it is not."""
+        now = time.monotonic()
+        if isinstance(event, Progress):
+            return self._iteration(event, now)
+        if isinstance(event, Begun):
+            self.begun, self.away = event, dict.fromkeys(event.neighbours, now)
+            return f"{event.name} in study {event.study}: waiting for {', '.join(event.neighbours) or 'no one'}"
+        if isinstance(event, Here):
+            waited = now - self.away.pop(event.name, now)
+            still = f"; still waiting for {', '.join(self.away)}" if self.away else "; all neighbours are here"
+            return f"{event.name} is here" + (f" after {as_time(waited)}" if waited >= 1 else "") + still
+        if isinstance(event, Away):
+            self.away[event.name] = now
+            return f"{event.name} is away ({event.reason}); waiting for it"
+        if isinstance(event, Wrong):
+            return f"{event.name} sent what it must not: {event.reason}"
+        if isinstance(event, Problem):
+            return f"refused: {event.text}"
+        if isinstance(event, Note):
+            return f"note: {event.text}"
+        if isinstance(event, Outcome):
+            return "all parties are done" if event.kind == "finished" else f"{event.kind}: {event.reason}"
+        return None
+
+    def waiting(self) -> str:
+        """Who is awaited, and since when."""
+        now = time.monotonic()
+        return ", ".join(f"{name} (for {as_time(now - since)})" for name, since in self.away.items())
+
+    def _iteration(self, event: Progress, now: float) -> str | None:
+        is_new = event.phase != self._phase
+        self.progress, self._phase = event, event.phase
+        if event.iteration > 0:
+            self._pace = [*self._pace[-9:], (now, event.start, event.iteration)]
+        if event.phase == "done" or (event.iteration == 0 and not is_new):
+            return self.line() if event.phase == "done" else None
+        if now - self._last_line < EVERY:
+            return None
+        self._last_line = now
+        return self.line()
+
+    def line(self) -> str:
+        """How far the fit is."""
+        event = self.progress
+        if event is None:
+            return "starting"
+        traffic = f"sent {as_bytes(event.sent)}, received {as_bytes(event.received)}"
+        if event.iteration == 0 or event.bound is None:
+            return f"{event.phase}; {traffic}"
+        start = f"start {event.start + 1} of {self.begun.starts}, " if self.begun.starts > 1 else ""
+        rest = f"; at most {as_time(self.rest())} more" if self.rest() else ""
+        return f"{start}iteration {event.iteration}, log-likelihood {event.bound:.5f} per row; {traffic}{rest}"
+
+    def rest(self) -> float:
+        """Seconds that the fit takes at most, at its present pace; 0 if that is not known."""
+        steps = [one for one in self._pace if one[1] == self._pace[-1][1]] if self._pace else []
+        if len(steps) < 2 or steps[-1][2] == steps[0][2]:
+            return 0.0
+        pace = (steps[-1][0] - steps[0][0]) / (steps[-1][2] - steps[0][2])
+        _, start, iteration = steps[-1]
+        return pace * (self.begun.max_iter - iteration + (self.begun.starts - start - 1) * self.begun.max_iter)

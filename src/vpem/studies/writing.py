@@ -1,0 +1,138 @@
+"""A study's files as text with comments: for `vpem study init`, and copies with other addresses."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import Any
+
+from vpem.studies.shared import Options, Study
+
+COMMENTS = {
+    "components": "how many components",
+    "covariance": "full, tied, diag or spherical, within each party's columns",
+    "tol": "change of the log-likelihood per row below which the fit ends",
+    "max_iter": "iterations at most",
+    "starts": "of which the best is kept",
+    "init": "kmeans, k-means++, labels (few bytes), random, random_from_data",
+    "accelerate": "squarem: extrapolate, for fewer iterations",
+    "reg_covar": "added to every variance",
+    "shrinkage": "auto, oas, none, or a number from 0 to 1",
+    "standardize": "divide each column by its own deviation for the fit",
+    "hops": "hops within which parties pool their columns at a root; 0: no column is sent",
+}
+
+
+def new_salt() -> str:
+    """Drawn by the system."""
+    return secrets.token_hex(16)
+
+
+def study_text(study: Study) -> str:
+    """The shared file of a study."""
+    links: Any = study.shape
+    if study.shape == "list":
+        links = [[study.names[one], study.names[other]] for one, other in study.links]
+    lines = [
+        "# A study: all parties have the same copy of this file. Check it with: vpem study check study.toml",
+        "vpem = 1  # format of this file",
+        f"name = {_plain(study.name)}",
+        f"seed = {study.seed}  # all parties draw the same random numbers",
+        f"patience = {_time(study.patience)}  # how long the others wait for a party that is away",
+        f"lease = {_time(study.lease)}  # silence after which a link has ended",
+        "",
+        "[model]  # as the options of vpem fit",
+        *_model_lines(study.model),
+        "",
+        "[network]",
+        f"links = {_plain(links)}  # star (with a server), tree, ring, path, complete, or pairs of parties",
+        f"sum = {_plain(study.sum)}  # differences (few bytes), exact, or consensus",
+        *([] if study.rounds is None else [f"rounds = {_plain(study.rounds)}"]),
+    ]
+    if study.server is not None:
+        lines += ["", "[network.server]  # sees the parties' contributions, and has no columns"]
+        lines += _member_lines(study.server.address, study.server.certificate)
+    lines += [
+        "",
+        "[rows]  # ids are compared as digests with this salt; keep it among the parties",
+        f"salt = {_plain(study.salt)}",
+    ]
+    for party in study.parties:
+        lines += ["", f"[parties.{party.name}]", *_member_lines(party.address, party.certificate)]
+    return "\n".join(lines) + "\n"
+
+
+def _model_lines(asked: Options) -> list[str]:
+    found = []
+    for part in fields_of(asked):
+        value = getattr(asked, part.name)
+        if part.name == "shrinkage" and value is None:
+            value = "none"
+        start = "" if value is not None else "# "
+        shown = '"squarem"' if value is None else _plain(value)
+        found.append(f"{start}{part.name} = {shown}  # {COMMENTS[part.name]}")
+    return found
+
+
+def _member_lines(address: str, certificate: str) -> list[str]:
+    return [
+        f"address = {_plain(address)}  # where the others reach it",
+        f"certificate = {_plain(certificate)}  # common name of its certificate",
+    ]
+
+
+def party_text(
+    party: str, table: str, ids: Sequence[str], ignore: Sequence[str] = (), folder: str = "results"
+) -> str:
+    """A party's own file; paths are relative to it."""
+    lines = [
+        "# This file stays with the party. Paths are relative to it.",
+        f"party = {_plain(party)}",
+        f"table = {_plain(table)}  # CSV or Parquet",
+        f"id = {_plain(list(ids))}  # the columns that name the rows, the same rows at all parties",
+        f"ignore = {_plain(list(ignore))}" if ignore else '# ignore = ["name"]  # columns to leave out',
+        '# columns = ["age", "dose"]  # or those to fit',
+        "# most_hops = 0  # how far its columns may travel, whatever the study says",
+        f"folder = {_plain(folder)}  # for the state and the results",
+        '# listen = "0.0.0.0:7450"  # if not the port of its address, on all interfaces',
+        "",
+        "[keys]  # made with vpem keys; the key never leaves this machine",
+        'ca = "keys/ca.pem"',
+        f"certificate = {_plain(f'keys/{party}.pem')}",
+        f"key = {_plain(f'keys/{party}.key')}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def server_text(folder: str = "results") -> str:
+    """The own file of a star's server, which has no table."""
+    return (
+        "# The server's own file: vpem join study.toml --server --party server.toml\n"
+        f'party = "server"\nfolder = {_plain(folder)}\n\n'
+        '[keys]\nca = "keys/ca.pem"\ncertificate = "keys/server.pem"\nkey = "keys/server.key"\n'
+    )
+
+
+def _plain(value: Any) -> str:
+    """A value as TOML has it, which is JSON for texts, lists, numbers and truth values."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f'"{seconds / size:g}{unit}"'
+    return f'"{seconds:g}s"'
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise FileExistsError(f"expected to write {path}, got a file that is there; move it away first") from None

@@ -1,0 +1,150 @@
+"""Datagrams of a link as bytes: a header, and a hello, a status or a piece of a frame.
+
+Numbers are little-endian; there is no pickle. The checksum covers the header, and everything in a hello or a status.
+A piece is covered by the checksum of its frame (`vpem.transports.wire`), so that large frames are not summed twice.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+MAGIC = b"vpln"
+FORMAT = 1
+"""Of the header."""
+VERSION = 1
+"""Of what links say to each other; compared in the hello."""
+HELLO, STATUS, PIECE = range(3)
+KINDS = (HELLO, STATUS, PIECE)
+FIRST, LAST = 1, 2
+"""Flags of a frame's first and last piece."""
+PIECE_BYTES = 512 * 1024
+MOST_HELLO_BYTES = 64 * 1024
+
+_HEADER = struct.Struct("<4sBBHQQQQQIII")
+_CHECKSUM = struct.Struct("<I")
+HEADER_BYTES = _HEADER.size + _CHECKSUM.size
+
+_Record = TypeVar("_Record")
+
+
+class Header(NamedTuple):
+    """What every datagram of a link says."""
+
+    kind: int
+    flags: int
+    own: int
+    """Nonce of the sender."""
+    other: int
+    """Nonce of the receiver, as far as the sender knows it; 0 if it does not."""
+    sequence: int
+    """Number of this piece; in other datagrams, of the next one."""
+    arrived: int
+    """All pieces of the other end before this one have arrived."""
+    consumed: int
+    """All pieces of the other end before this one have been used: there is room again."""
+    turn: int
+    """How often the sender has gone back to send pieces again."""
+    missing: int
+    """Turn of the other end in which a piece was found missing; 0 if none is."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent says of itself and its study before anything else.
+
+    Parameters
+    ----------
+    name : str
+    number : int
+    fields : dict
+        Dotted names of the study's fields, and digests of their values.
+    rows : int, optional
+        How many rows it has; None for a server.
+    order : str, optional
+        Digest of the rows' order; None for a server.
+    purpose : str
+        "fit", or what is predicted.
+    version : int
+        Of what links say to each other.
+    """
+
+    name: str
+    number: int
+    fields: dict[str, str] = {}
+    rows: int | None = None
+    order: str | None = None
+    purpose: str = "fit"
+    version: int = VERSION
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent knows of all agents; see `vpem.transports.presence`."""
+
+    done: tuple[int, ...] = ()
+    beats: dict[int, int] = {}
+
+
+def encode(header: Header, content: bytes | memoryview = b"") -> bytes:
+    """A datagram as bytes."""
+    kind, flags, *numbers, turn, missing = header
+    start = _HEADER.pack(MAGIC, FORMAT, kind, flags, *numbers, turn, missing, len(content))
+    checksum = zlib.crc32(start)
+    if kind != PIECE:
+        checksum = zlib.crc32(content, checksum)
+    return b"".join((start, _CHECKSUM.pack(checksum), content))
+
+
+def decode(datagram: bytes) -> tuple[Header, memoryview] | None:
+    """Header and content of a datagram; None if these bytes are none."""
+    if len(datagram) < HEADER_BYTES:
+        return None
+    magic, version, kind, flags, *numbers, turn, missing, length = _HEADER.unpack_from(datagram)
+    if magic != MAGIC or version != FORMAT or kind not in KINDS or len(datagram) != HEADER_BYTES + length:
+        return None
+    content = memoryview(datagram)[HEADER_BYTES:]
+    checksum = zlib.crc32(memoryview(datagram)[: _HEADER.size])
+    if kind != PIECE:
+        checksum = zlib.crc32(content, checksum)
+    if checksum != _CHECKSUM.unpack_from(datagram, _HEADER.size)[0]:
+        return None
+    return Header._make((kind, flags, *numbers, turn, missing)), content
+
+
+def encode_record(record: Hello | Status) -> bytes:
+    """A hello or a status as msgpack."""
+    return msgspec.msgpack.encode(record)
+
+
+def decode_record(content: memoryview, kind: type[_Record]) -> _Record | None:
+    """A hello or a status from msgpack; None if it is none."""
+    try:
+        found: Any = msgspec.msgpack.decode(content, type=kind)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return found  # type: ignore[no-any-return]
+
+
+def mismatch(mine: Hello, theirs: Hello) -> str | None:
+    """In words why two agents cannot take part in one study; None if they can."""
+    name = theirs.name
+    if theirs.version != mine.version:
+        return (
+            f"{name} speaks version {theirs.version} of vpem's links, {mine.name} version {mine.version}; "
+            "update the older one"
+        )
+    fields = sorted(mine.fields.keys() | theirs.fields.keys())
+    differing = [field for field in fields if mine.fields.get(field) != theirs.fields.get(field)]
+    if differing:
+        return f"{name} and {mine.name} have different studies: {', '.join(differing)}; use one file at all parties"
+    if theirs.purpose != mine.purpose:
+        return f"{name} is here for {theirs.purpose!r}, {mine.name} for {mine.purpose!r}; run the same command"
+    if mine.rows is None or theirs.rows is None:
+        return None
+    if theirs.rows != mine.rows:
+        return f"{name} has {theirs.rows} rows, {mine.name} has {mine.rows}; all parties must have the same rows"
+    if theirs.order != mine.order:
+        return f"{name} and {mine.name} have {mine.rows} rows each, but not with the same ids; compare the id columns"
+    return None

@@ -1,0 +1,370 @@
+"""One end of a link between two agents, over a wire that may lose, repeat, delay and reorder datagrams.
+
+No socket, thread or clock: the time is an argument. Datagrams and frames go in; datagrams and events come out.
+
+- Each end draws a random nonce for each link that it begins. A link is up when both ends know both nonces, and what
+  belongs to another pair is dropped. An end that ends its link takes a new nonce: so the other end learns of it.
+- A frame goes in numbered pieces. A receiver takes them in order; what shows that one is missing (a later piece, or a
+  status that counts further) is answered, and the sender goes back. A turn's number tells an answer to the present
+  turn from an older one, so that nothing is sent again because it is slow: there is no timer for it.
+- A sender stops when so many bytes are not yet consumed (`WINDOW_BYTES`); one that does not is cut off.
+- An end that hears nothing for a lease ends the link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vpem.transports.datagrams import (
+    FIRST,
+    HELLO,
+    LAST,
+    MOST_HELLO_BYTES,
+    PIECE,
+    PIECE_BYTES,
+    STATUS,
+    Header,
+    Hello,
+    Status,
+    decode,
+    decode_record,
+    encode,
+    encode_record,
+)
+
+WINDOW_BYTES = 16 * 1024 * 1024
+WINDOW_PIECES = 4096
+TELL = 4
+"""An end tells that there is room again when so large a part of the window was consumed."""
+KEEPALIVES = 4
+"""Statuses in a lease."""
+SLOW = 125_000
+"""Bytes a second of a link on which a piece still passes well within a lease: what is slow is not silent."""
+FEWEST_BYTES = 16 * 1024
+"""Of a piece, but for the last."""
+HELLOS = 16
+"""Hellos in a lease, while a link is not up."""
+PAST_NONCES = 64
+
+
+@dataclass(frozen=True)
+class Up:
+    """The link has begun."""
+
+
+@dataclass(frozen=True)
+class Down:
+    """The link has ended; what was sent last may be missing."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The next bytes of a frame; `Link.consume` makes room for others."""
+
+    content: memoryview
+    is_first: bool
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class Greeted:
+    """A hello; with the problem, if the link cannot begin because of it."""
+
+    hello: Hello
+    problem: str | None
+
+
+Event = Up | Down | Piece | Greeted | Status
+
+
+class _Sending:
+    """Pieces on their way to the other end."""
+
+    def __init__(self, n_piece: int) -> None:
+        self._n_piece = n_piece
+        self._pieces: deque[tuple[int, memoryview]] = deque()
+        """Flags and content, from the first that is not known to have arrived."""
+        self._sizes: deque[int] = deque()
+        """Of what was sent, from the first that is not known to be consumed."""
+        self._n_bytes = 0
+        self._first = self.next = self._newest = self._consumed = 1
+        self.turn = 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has arrived."""
+        return not self._pieces
+
+    def queue(self, frame: bytes) -> None:
+        """Cut a frame into pieces."""
+        view = memoryview(frame)
+        n_bytes = max(len(view), 1)
+        for start in range(0, n_bytes, self._n_piece):
+            flags = FIRST * (start == 0) | LAST * (start + self._n_piece >= n_bytes)
+            self._pieces.append((flags, view[start : start + self._n_piece]))
+
+    def pop(self) -> tuple[int, memoryview] | None:
+        """The next piece to send, if there is one and the window has room."""
+        if self.next == self._first + len(self._pieces):
+            return None
+        flags, content = self._pieces[self.next - self._first]
+        if self.next == self._newest:
+            is_full = self._n_bytes + len(content) > WINDOW_BYTES or len(self._sizes) >= WINDOW_PIECES
+            if is_full:
+                return None
+            self._newest += 1
+            self._sizes.append(len(content))
+            self._n_bytes += len(content)
+        self.next += 1
+        return flags, content
+
+    def acknowledge(self, header: Header) -> bool:
+        """Take what the other end says of these pieces; returns whether that can be true."""
+        if not header.consumed <= header.arrived <= self._newest:
+            return False
+        while self._first < header.arrived:
+            self._pieces.popleft()
+            self._first += 1
+        self.next = max(self.next, self._first)
+        while self._consumed < header.consumed:
+            self._n_bytes -= self._sizes.popleft()
+            self._consumed += 1
+        if header.missing == self.turn:
+            self.next = self._first
+            self.turn += 1
+        return True
+
+
+class _Receiving:
+    """Pieces that come from the other end."""
+
+    def __init__(self) -> None:
+        self.expected = self.consumed = 1
+        self.missing = 0
+        """Turn of the other end in which a piece was found missing."""
+        self._sizes: deque[int] = deque()
+        """Of what has arrived and is not consumed."""
+        self._n_bytes = self._n_untold = self._n_untold_pieces = 0
+        self._is_missing_told = True
+
+    @property
+    def must_tell(self) -> bool:
+        """Whether the other end should hear of it soon."""
+        is_much = self._n_untold * TELL >= WINDOW_BYTES or self._n_untold_pieces * TELL >= WINDOW_PIECES
+        return is_much or not self._is_missing_told
+
+    def tell(self) -> None:
+        """The other end is told what has arrived, was consumed, or is missing."""
+        self._n_untold = self._n_untold_pieces = 0
+        self._is_missing_told = True
+
+    def notice(self, header: Header) -> None:
+        """See whether what is sent next shows that a piece is missing."""
+        if header.sequence > self.expected and header.turn > self.missing:
+            self.missing, self._is_missing_told = header.turn, False
+
+    def take(self, header: Header, n_bytes: int) -> bool:
+        """Whether this piece is the next one."""
+        if header.sequence != self.expected:
+            self.notice(header)
+            return False
+        self.expected += 1
+        self._sizes.append(n_bytes)
+        self._n_bytes += n_bytes
+        return True
+
+    @property
+    def is_over_full(self) -> bool:
+        """Whether the other end has sent more than it may."""
+        return self._n_bytes > WINDOW_BYTES or len(self._sizes) > WINDOW_PIECES
+
+    def consume(self) -> None:
+        """The oldest piece has been used."""
+        n_bytes = self._sizes.popleft()
+        self._n_bytes -= n_bytes
+        self._n_untold += n_bytes
+        self._n_untold_pieces += 1
+        self.consumed += 1
+
+
+class Link:
+    """One end.
+
+    Parameters
+    ----------
+    hello : Hello
+        What this end says of itself.
+    check : callable
+        Gets the other end's hello, returns a problem in words or None.
+    nonce : callable
+        Returns a new random number, 1 to 2^64 - 1.
+    lease : float
+        Seconds of silence after which the link has ended.
+    now : float
+    """
+
+    def __init__(
+        self,
+        hello: Hello,
+        check: Callable[[Hello], str | None],
+        *,
+        nonce: Callable[[], int],
+        lease: float,
+        now: float,
+    ):
+        self._hello, self._check, self._draw, self.lease = encode_record(hello), check, nonce, lease
+        self.status = Status()
+        """What the next keepalive tells."""
+        self.life = 0
+        """How many links have begun."""
+        self.n_dropped = 0
+        """Datagrams that were of no use: garbage, late ones, those of other links."""
+        self.heard = now
+        """When the last datagram of this link came."""
+        self._greeted_at = now - lease
+        self._past: deque[int] = deque(maxlen=PAST_NONCES)
+        self._begin(now)
+
+    def _begin(self, now: float, pause: float = 0.0) -> None:
+        """A new nonce; what was on its way is forgotten."""
+        self._own, self._other, self.is_up = self._draw(), 0, False
+        n_piece = min(max(int(self.lease * SLOW / KEEPALIVES), FEWEST_BYTES), PIECE_BYTES)
+        self._sending, self._receiving = _Sending(n_piece), _Receiving()
+        self._hello_at = self._status_at = now
+        self._deaf_until = now + pause
+        """Hellos are not heard before; one is sent, so that the other end knows."""
+
+    # Events
+
+    def take(self, datagram: bytes, now: float) -> list[Event]:
+        """Take what has come over the wire."""
+        found = decode(datagram)
+        if found is None:
+            self.n_dropped += 1
+            return []
+        header, content = found
+        events = self._greet(header, content, now) if header.kind == HELLO else []
+        if not self._other or (header.own, header.other) != (self._other, self._own):
+            self.n_dropped += header.kind != HELLO
+            return events
+        self.heard = now
+        if not self.is_up:
+            self.is_up, self._status_at = True, now
+            self.life += 1
+            events.append(Up())
+        if not self._sending.acknowledge(header):
+            return events + self.end("it confirmed what was never sent", now)
+        if header.kind == PIECE:
+            return events + self._take_piece(header, content, now)
+        if header.kind == STATUS:
+            self._receiving.notice(header)
+            status = decode_record(content, Status)
+            events += [] if status is None else [status]
+        return events
+
+    def tick(self, now: float) -> list[Event]:
+        """See what time has changed."""
+        if self.is_up and now - self.heard > self.lease:
+            return self.end(f"silent for {self.lease:g} s", now)
+        return []
+
+    def end(self, reason: str, now: float, pause: float = 0.0) -> list[Event]:
+        """End the link from here, or give up to begin it. It begins again after a pause."""
+        events: list[Event] = [Down(reason)] if self.is_up else []
+        if self.is_up:
+            self._past.append(self._other)
+        self._begin(now, pause)
+        return events
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame; only while the link is up."""
+        self._sending.queue(frame)
+
+    def consume(self) -> None:
+        """The oldest piece that was handed out has been used: there is room for others."""
+        self._receiving.consume()
+
+    @property
+    def must_tell(self) -> bool:
+        """Whether the other end waits for room that there is, or for what is missing."""
+        return self._receiving.must_tell
+
+    def tell(self, status: Status, now: float) -> None:
+        """Send a status now."""
+        self.status, self._status_at = status, now
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything that was sent has arrived."""
+        return self._sending.is_empty
+
+    def _greet(self, header: Header, content: memoryview, now: float) -> list[Event]:
+        hello = decode_record(content, Hello) if len(content) <= MOST_HELLO_BYTES else None
+        is_late = self.is_up and header.own in self._past
+        if hello is None or header.own == 0 or is_late or now < self._deaf_until:
+            self.n_dropped += 1
+            return []
+        if header.own == self._other:
+            if header.other != self._own:  # it does not know this end yet
+                self._hello_at = min(self._hello_at, self._greeted_at + self.lease / HELLOS / 4)
+            return []
+        problem = self._check(hello)
+        events = self.end("the other end has begun again", now) if self.is_up else []
+        if problem is None:
+            self._other, self._hello_at = header.own, now
+        else:
+            self._other, self._hello_at = 0, min(self._hello_at, self._greeted_at + self.lease / HELLOS)
+        return [*events, Greeted(hello, problem)]
+
+    def _take_piece(self, header: Header, content: memoryview, now: float) -> list[Event]:
+        if not self._receiving.take(header, len(content)):
+            self.n_dropped += 1
+            return []
+        if self._receiving.is_over_full or len(content) > PIECE_BYTES:
+            return self.end("it sent more than there is room for", now)
+        return [Piece(content, bool(header.flags & FIRST), bool(header.flags & LAST))]
+
+    # What goes out
+
+    def outgoing(self, now: float, room: int) -> list[bytes]:
+        """Datagrams to send now; pieces only while the wire has room for them."""
+        if not self.is_up:
+            if now < self._hello_at:
+                return []
+            self._greeted_at = now
+            self._hello_at = max(now, self._deaf_until) + self.lease / HELLOS
+            return [self._datagram(HELLO, self._hello)]
+        found = []
+        while room > 0 and (piece := self._sending.pop()) is not None:
+            flags, content = piece
+            found.append(self._datagram(PIECE, content, flags, self._sending.next - 1))
+            room -= len(content)
+        if now >= self._status_at or self._receiving.must_tell:
+            found.append(self._datagram(STATUS, encode_record(self.status)))
+            self._status_at = now + self.lease / KEEPALIVES
+        return found
+
+    @property
+    def next_time(self) -> float:
+        """When something has to be sent, or the lease ends, if nothing happens before."""
+        return min(self._status_at, self.heard + self.lease) if self.is_up else self._hello_at
+
+    def _datagram(self, kind: int, content: bytes | memoryview, flags: int = 0, sequence: int | None = None) -> bytes:
+        sending, receiving = self._sending, self._receiving
+        receiving.tell()
+        header = Header(
+            kind=kind,
+            flags=flags,
+            own=self._own,
+            other=self._other,
+            sequence=sending.next if sequence is None else sequence,
+            arrived=receiving.expected,
+            consumed=receiving.consumed,
+            turn=sending.turn,
+            missing=receiving.missing,
+        )
+        return encode(header, content)

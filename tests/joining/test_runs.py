@@ -1,0 +1,203 @@
+"""Whole studies: the parties find what the simulation finds, and keep their columns to themselves."""
+
+import json
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.csv as pa_csv
+import pytest
+from typer.testing import CliRunner
+
+import vpem
+from clinics import NAMES, Clinics
+from vpem.cli.app import app
+from vpem.model_format import ModelFileError
+from vpem.studies.assembling import assemble
+from vpem.studies.folder import FolderError
+from vpem.studies.joining import StudyEnded, join
+from vpem.studies.local import find_files, make_keys
+from vpem.studies.predicting import predict
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+"""Sums are rounded on the way in the same places; only the columns' scales may have other last digits."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A study whose three parties ran in threads, with certificates; processes are in tests/network."""
+    made = Clinics(tmp_path_factory.mktemp("run") / "clinics")
+    make_keys(made.study, find_files(made.study, made.folder))
+    fits = made.threads(lambda study, own: join(study, own, progress=False))
+    assert not any(isinstance(one, Exception) for one in fits.values()), fits
+    return made
+
+
+def test_three_parties_find_what_the_simulation_finds(finished):
+    expected, joint = finished.expected(), {}
+    for place, name in enumerate(NAMES):
+        folder = finished.folder / name / "results"
+        part = vpem.load(folder / "model.vpem")
+        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], **CLOSE)
+        np.testing.assert_allclose(part.covariances_[0], expected.covariances_[place], rtol=1e-9, atol=1e-5)
+        np.testing.assert_allclose(part.weights_, expected.weights_, **CLOSE)
+        rows = pa_csv.read_csv(folder / "rows.csv").to_pydict()
+        table = pa_csv.read_csv(finished.folder / name / "table.csv").to_pydict()
+        assert rows["patient"] == table["patient"]
+        joint[name] = np.array([rows["probability_0"], rows["probability_1"]]).T
+        joint[name] = joint[name][[rows["patient"].index(one) for one in finished.ids]]
+        # Those of the last iteration: the last step and rounded changes are in between.
+        np.testing.assert_allclose(joint[name], expected.predict_proba(finished.X), atol=1e-3)
+        np.testing.assert_array_equal(joint[name], joint["north"])
+        assert json.loads((folder / "verdict.json").read_text())["verdict"] in ("green", "amber")
+        assert "<html" in (folder / "report.html").read_text()[:200].lower()
+
+
+def test_parts_make_the_whole_model(finished, tmp_path):
+    expected = finished.expected()
+    paths = [finished.folder / name / "results" / "model.vpem" for name in NAMES]
+    whole = assemble(paths[::-1])
+    vpem.save(whole, tmp_path / "whole.vpem")
+    for model in (whole, vpem.load(tmp_path / "whole.vpem")):
+        np.testing.assert_allclose(model.predict_proba(finished.X), expected.predict_proba(finished.X), atol=1e-9)
+        np.testing.assert_allclose(model.score_samples(finished.X), expected.score_samples(finished.X), rtol=1e-9)
+        np.testing.assert_allclose(model.lower_bounds_, expected.lower_bounds_, rtol=1e-9)
+        assert list(model.partition_) == list(NAMES)
+    with pytest.raises(ModelFileError, match="got none of south"):
+        assemble(paths[:2])
+    with pytest.raises(ModelFileError, match="got a whole model"):
+        assemble([tmp_path / "whole.vpem"])
+
+
+def test_a_folder_has_nothing_of_another_partys_columns_or_parameters(finished):
+    """Bytes of doubles, and decimal texts, of the others' values, means, covariances and precisions, in both units.
+
+    Files are searched as they are, and those that are archives member by member as well.
+    """
+    expected = finished.expected()
+    scaled = finished.X / expected.scale_
+    for place, name in enumerate(NAMES):
+        other = [column for column in range(6) if column // 2 != place]
+        numbers = [finished.X[:, other], scaled[:, other], expected.scale_[other]]
+        numbers += [expected.means_[:, other], (expected.means_ / expected.scale_)[:, other]]
+        for block in {0, 1, 2} - {place}:
+            scale = expected.scale_[2 * block : 2 * block + 2]
+            for covariance in (expected.covariances_[block], expected.covariances_[block] / np.outer(scale, scale)):
+                numbers += [covariance, np.linalg.cholesky(covariance), np.linalg.inv(covariance)]
+        contents = []
+        for path in (finished.folder / name).rglob("*"):
+            contents += [path.read_bytes()] if path.is_file() else []
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(path) as archive:
+                    contents += [archive.read(member) for member in archive.namelist()]
+        everything = b"\n".join(contents)
+        for number in set(np.concatenate([array.ravel() for array in numbers])) - {0.0}:
+            assert np.float64(number).tobytes() not in everything
+            assert f"{number:.8g}".encode() not in everything
+        own = vpem.load(finished.folder / name / "results" / "model.vpem")
+        for number in (finished.X[0, 2 * place], own.means_[0, 0], own.scale_[0]):
+            number = float(number)
+            is_found = np.float64(number).tobytes() in everything or repr(number).encode() in everything
+            assert is_found, "the search finds what is there"
+        for one in NAMES:
+            assert (f"{one}_0".encode() in everything) == (one == name)
+
+
+def test_a_part_can_be_shown_and_a_finished_study_is_not_run_again(finished):
+    part = finished.folder / "north" / "results" / "model.vpem"
+    shown = CliRunner().invoke(app, ["show", str(part)])
+    assert shown.exit_code == 0, shown.output
+    assert "study clinics" in shown.output
+    assert "0 bytes in the last run" not in " ".join(shown.output.split())
+    again = join(finished.folder / "study.toml", finished.folder / "north" / "clinic.toml", progress=False)
+    np.testing.assert_array_equal(again.model.means_, vpem.load(part).means_)
+    assert CliRunner().invoke(app, ["show", str(part)]).output == shown.output, "what was sent is still known"
+
+
+@pytest.mark.parametrize(
+    ("links", "model", "gaps"),
+    [("star", "", 0), ("path", "hops = 1", 0), ("ring", 'covariance = "diag"', 0), ("tree", "", 60)],
+)
+def test_other_networks_and_settings(tmp_path, links, model, gaps):
+    made = Clinics(tmp_path / "clinics", links=links, model=model, gaps=gaps)
+    found, expected = made.threads(), made.expected()
+    for one in found.values():
+        assert not isinstance(one, Exception), one
+    parts = [made.folder / name / "results" / "model.vpem" for name in NAMES]
+    whole = assemble([path for path in parts if path.exists()])
+    np.testing.assert_allclose(whole.predict_proba(made.X), expected.predict_proba(made.X), atol=1e-9)
+    np.testing.assert_allclose(whole.means_, expected.means_, **CLOSE)
+
+
+def score(study, own, **more):
+    return predict(study, own, own.folder.parent / "new.csv", insecure=True, progress=False, **more)
+
+
+def check_scores(found, ids, expected):
+    for name, scores in found.items():
+        assert not isinstance(scores, Exception), (name, scores)
+        rows = [ids.index(one) for one in scores.ids["patient"]]
+        np.testing.assert_allclose(scores.responsibilities, expected[rows], atol=1e-9)
+
+
+def test_new_rows_are_scored_together_also_without_a_party_or_its_values(tmp_path):
+    made = Clinics(tmp_path / "clinics", links="complete")
+    fits = made.threads()
+    assert not any(isinstance(one, Exception) for one in fits.values()), fits
+    expected = made.expected()
+    for number, absent in enumerate([(), ("east",)]):  # a second request begins anew
+        X = made.X[:20] + 1 + number
+        ids = made.new_rows(X, absent)
+        X[:, 2:4] = np.nan if absent else X[:, 2:4]
+        check_scores(made.threads(score), ids, expected.predict_proba(X))
+    X = made.X[:20] + 3
+    ids = made.new_rows(X)
+    X[:, 4:] = np.nan
+    found = made.threads(lambda study, own: score(study, own, without=["south"]), names=("north", "east"))
+    check_scores(found, ids, expected.predict_proba(X))
+
+
+def test_a_difference_is_found_before_anything_is_sent(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+    path = made.folder / "south" / "table.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:-3]) + "\n")
+    found = made.threads(names=("north", "south"))
+    for one in found.values():
+        assert isinstance(one, StudyEnded)
+        assert one.outcome.kind == "refused"
+        assert "77" in str(one)
+        assert "80" in str(one)
+
+
+def test_another_table_does_not_go_on_from_the_state_of_the_first(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+    made.threads()
+    path = made.folder / "north" / "table.csv"
+    *lines, last = path.read_text().splitlines()
+    who, first, second = last.split(",")
+    path.write_text("\n".join([*lines, f"{who},{float(first) + 1},{second}"]) + "\n")
+    with pytest.raises(FolderError, match="the same party with another table"):
+        join(made.folder / "study.toml", made.folder / "north" / "clinic.toml", insecure=True, progress=False)
+
+
+def test_studies_that_differ_name_the_field(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+
+    def take_part(study, own):
+        if own.party == "south":
+            study = replace(study, model=replace(study.model, components=3))
+        return join(study, own, insecure=True, progress=False)
+
+    for one in made.threads(take_part, names=("north", "south")).values():
+        assert isinstance(one, StudyEnded)
+        assert one.outcome.kind == "refused"
+        assert "model.components" in str(one)
+
+
+def test_one_who_stays_away_is_named_and_the_code_says_so(tmp_path):
+    made = Clinics(tmp_path / "clinics", lease="1s", patience="1s")
+    party = made.folder / "north" / "clinic.toml"
+    said = CliRunner().invoke(app, ["join", str(made.copy()), "--party", str(party), "--insecure"])
+    assert said.exit_code == 4, said.output
+    assert "east, south stayed away" in said.output
+    assert "--without" in said.output

@@ -1,0 +1,29 @@
+"""Three processes over mTLS: the one run of a real network that every run of the tests has."""
+
+import os
+import re
+import subprocess
+
+import numpy as np
+
+import vpem
+from clinics import NAMES, PROGRAM, Clinics
+
+
+def test_three_processes_find_the_numbers_of_the_simulation(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+    command = [*PROGRAM, "study", "up", str(made.folder / "study.toml")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    assert done.stderr == ""
+    assert "refused" not in text
+    expected = made.expected()
+    for place, name in enumerate(NAMES):
+        lines = re.findall(rf"^ *{name} \| (.*)", text, re.MULTILINE)
+        assert lines[0].startswith(f"{name} in study clinics: waiting for"), text
+        assert lines[-1].startswith("results: "), "nothing is lost or out of order at the end"
+        folder = made.folder / name / "results"
+        part = vpem.load(folder / "model.vpem")
+        np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], rtol=1e-9)
+        np.testing.assert_allclose(part.weights_, expected.weights_, rtol=1e-9)
