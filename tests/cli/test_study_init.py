@@ -14,6 +14,8 @@ from vpem.studies.shared import read_study
 pty = pytest.importorskip("pty", reason="no terminals here")
 
 PARTIES = "north=north.org:7450, south=south.org:7451"
+PATIENCE = 300
+"""Seconds: a new environment on a busy machine compiles all that it imports."""
 
 
 def in_terminal(arguments, answers):
@@ -23,7 +25,7 @@ def in_terminal(arguments, answers):
     process = subprocess.Popen(command, stdin=own, stdout=own, stderr=own)
     os.close(own)
     screen, seen = "", 0
-    while select.select([terminal], [], [], 60)[0]:
+    while select.select([terminal], [], [], PATIENCE)[0]:
         try:
             screen += os.read(terminal, 4096).decode()
         except OSError:  # it has ended
@@ -33,7 +35,7 @@ def in_terminal(arguments, answers):
             seen = screen.index(text, seen) + len(text)
             os.write(terminal, answer.encode() + b"\n")
     os.close(terminal)
-    return process.wait(60), screen
+    return process.wait(PATIENCE), screen
 
 
 def said(*arguments, code=0):

@@ -54,7 +54,7 @@ ROUNDING_ERROR = 1e-12
 MOST_LEVEL = 2.0**20
 """Size of the mean log-density that is added to ratios: a larger one would cost their digits."""
 
-USUAL = (0.3, 0.9)
+USUAL = (0.25, 0.7)
 """Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
 
 References = NDArray[np.uint16]
