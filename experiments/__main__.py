@@ -21,6 +21,7 @@ ORDER = (
     "labels",
     "thrift",
     "air",
+    "adult",
 )
 PAGE = ROOT.parent / "docs" / "experiments.md"
 INTRODUCTION = """# Experiments
