@@ -22,6 +22,7 @@ ORDER = (
     "thrift",
     "sums",
     "air",
+    "adult",
 )
 PAGE = ROOT.parent / "docs" / "experiments.md"
 INTRODUCTION = """# Experiments

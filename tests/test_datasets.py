@@ -3,8 +3,10 @@
 import gzip
 import http.server
 import io
+import os
 import threading
 import zipfile
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -97,6 +99,25 @@ def test_beijing(beijing):
     assert beijing.feature_names[7] == "PM10 at Changping"
 
 
+def test_wind_is_an_angle(beijing):
+    assert beijing.wind.shape == (35_064, 12)
+    there = beijing.wind[~np.isnan(beijing.wind)]
+    assert set(there / 22.5) == set(range(16))
+
+
+def test_adult():
+    if not (Path(os.environ.get("VPEM_DATA", "")) / "adult.csv.gz").is_file():
+        pytest.skip("no adult.csv.gz: set VPEM_DATA to the folder that holds it")
+    found = datasets.load_adult_parties()
+    assert found.data.shape == (32_561, 12)
+    assert found.target.sum() == 7841
+    assert (
+        [name for own in found.partition.values() for name in own] == found.feature_names == list(found.data.columns)
+    )
+    assert found.data["workclass"].isna().sum() == 1836
+    assert found.data["age"].mean() == pytest.approx(38.58, abs=0.01)
+
+
 # Downloads, from a server on this machine
 
 
@@ -165,6 +186,20 @@ def test_downloaded_once(web, capfd):
     assert asked == ["/htru2.zip"]
     assert files(folder) == ["HTRU_2.csv"]
     assert "100%" in capfd.readouterr().err, "progress is shown"
+
+
+def test_a_table_without_names_is_given_them(web, monkeypatch):
+    contents, _, folder = web
+    row = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Own-child, White, Male, 2174, 0, 40, Cuba, >50K\n\n"
+    monkeypatch.setattr(datasets, "ADULT_URL", datasets.HTRU2_URL.replace("htru2", "adult"))
+    whole = ",".join(datasets.ADULT_COLUMNS) + "\n" + row.replace(", ", ",")
+    monkeypatch.setattr(datasets, "ADULT_SHA256", datasets._sha256(whole.encode()))
+    contents["/adult.zip"] = archive(adult_dot_data=row, adult_dot_names="about")
+    found = datasets.load_adult_parties()
+    assert found.target.tolist() == [True]
+    assert found.data["occupation"].isna().all()
+    assert found.data["capital-gain"].tolist() == [2174.0]
+    assert files(folder) == ["adult.csv.gz"]
 
 
 def test_an_archive_in_an_archive(web):

@@ -37,6 +37,7 @@ def test_there_are_docstrings_to_run():
         "docs/architecture.md",
         "docs/real-data.md",
         "docs/howto/choose-k.md",
+        "docs/howto/families.md",
         "docs/howto/gaps.md",
         "docs/howto/what-the-clusters-are.md",
         "docs/howto/graphs-and-hops.md",

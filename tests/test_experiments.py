@@ -16,7 +16,7 @@ from experiments.__main__ import ORDER, page
 from experiments.common import RESULTS, Experiment, markdown, mean_and_range, queue_stand_in
 
 PROJECT = Path(__file__).parent.parent
-NEEDS_BEIJING = {"cycle", "components", "air"}
+NEEDS_BEIJING = {"cycle", "components", "air", "adult"}
 
 
 def rows(name, table):
@@ -27,7 +27,7 @@ def rows(name, table):
 @pytest.fixture
 def read_once(beijing, monkeypatch):
     """The air of Beijing as it was read before."""
-    for module in ("common", "air"):
+    for module in ("common", "air", "adult"):
         monkeypatch.setattr(f"experiments.{module}.fetch_beijing_air", lambda: beijing)
     return beijing
 

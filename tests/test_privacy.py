@@ -1,12 +1,15 @@
 """What the messages hold, and what they tell: the figures are in docs/privacy.md."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
+import vpem
 from studies import make_study, table
 from vpem.core.network.consensus import Consensus
 from vpem.transports import wire
@@ -125,3 +128,70 @@ def test_more_columns_take_more_sums():
         found = attack(*arguments)
         assert claimed(what) == pytest.approx([min(found), max(found)], abs=0.011), (what, found)
     assert min(attack(4, 3, 5)) > 1 - 1e-6, "fifteen numbers a row, for fourteen powers and products of four columns"
+
+
+def split_in_two(totals, sizes):
+    """Decode sums of two parties' contributions that take few values: a part of each, found by enumeration.
+
+    Parameters
+    ----------
+    totals : array of shape (n_rows, n_components)
+    sizes : tuple of int
+        How many categories the parties have.
+
+    Returns
+    -------
+    list of pairs of arrays, (n_rows,) each
+        All ways in which the sums can be divided, as categories without names.
+    """
+    points, which = np.unique(np.round(totals, 9), axis=0, return_inverse=True)
+    which = which.ravel()
+    n_one, n_other = sizes
+    assert len(points) == n_one * n_other, "every pair of categories occurs"
+    found = []
+    for chosen in combinations(range(1, len(points)), n_other - 1):
+        line = points[[0, *chosen]] - points[0]  # what the other party's categories would add
+        left, groups = set(range(len(points))), np.full(len(points), -1)
+        places = np.full(len(points), -1)
+        while left:
+            first = min(left)
+            near = [np.abs(points - (points[first] + step)).max(axis=1).argmin() for step in line]
+            misses = max(np.abs(points[p] - points[first] - step).max() for p, step in zip(near, line, strict=True))
+            if misses > 1e-6 or not set(near) <= left:
+                break
+            groups[near], places[near] = groups.max() + 1, range(n_other)
+            left -= set(near)
+        if not left:
+            found.append((groups[which], places[which]))
+    return found
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (2, 4)])
+def test_a_total_of_two_parties_with_categories_is_decoded_by_enumeration(sizes):
+    """An agent above two others on a tree sees only the sum of their contributions, and yet both their columns."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=600)
+    columns = [
+        np.where(rng.random(600) < 0.7, labels % size, rng.integers(size, size=600)).astype(float) for size in sizes
+    ]
+    X = np.column_stack([*columns, rng.normal(size=600) + 3 * labels])
+    families = {0: "categorical", 1: "categorical", 2: "gaussian"}
+    model = vpem.VerticalMixture(3, families=families, partition=[[0], [1], [2]], random_state=0).fit(X)
+    density, blocks = model._mixture.density, model._mixture.blocks
+    seen = sum(density.log_density(X[:, [b]].T, blocks[b]) for b in range(2)).T
+    ways = split_in_two(seen, sizes)
+    assert ways
+    decoded = [max(adjusted_rand_score(part, X[:, b]) for part in way) for way in ways for b in range(2)]
+    assert max(decoded[::2]) == max(decoded[1::2]) == 1.0
+    # With a Gaussian column at one of them every total is another number: there is nothing to enumerate.
+    mixed = seen + density.log_density(X[:, [2]].T, blocks[2]).T
+    assert len(np.unique(np.round(mixed, 9), axis=0)) == 600
+
+
+def test_one_party_with_categories_is_decoded_at_once():
+    X = np.random.default_rng(0).integers(4, size=(300, 1)).astype(float)
+    X = np.column_stack([X, X[:, 0] + np.random.default_rng(1).normal(size=300)])
+    model = vpem.VerticalMixture(2, families={0: "categorical", 1: "gaussian"}, random_state=0).fit(X)
+    sent = model._mixture.density.log_density(X[:, :1].T, model._mixture.blocks[0]).T
+    _, codes = np.unique(np.round(sent, 9), axis=0, return_inverse=True)
+    assert adjusted_rand_score(codes.ravel(), X[:, 0]) == 1.0

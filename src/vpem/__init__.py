@@ -9,6 +9,7 @@ __all__ = [
     "VerticalGaussianMixture",
     "VerticalMixture",
     "Gaussian",
+    "Mixed",
     "VerticalKMeans",
     "DistributedDimensionKMeans",
     "Star",
@@ -24,6 +25,7 @@ __all__ = [
     "Finding",
     "FitWarning",
     "FitConvergenceWarning",
+    "UnseenWarning",
     "CollapsedComponentError",
     "save",
     "load",
@@ -34,6 +36,7 @@ __all__ = [
 if TYPE_CHECKING:
     from vpem.core.blocks.density import CollapsedComponentError
     from vpem.core.blocks.gaussian import Gaussian
+    from vpem.core.blocks.mixed import Mixed
     from vpem.core.decisions.repair import Repair
     from vpem.core.network.consensus import Consensus
     from vpem.core.network.differences import Differences
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from vpem.core.network.star import Star
     from vpem.core.network.traffic import Traffic
     from vpem.core.network.tree import Tree
+    from vpem.estimators.coding import UnseenWarning
     from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans
     from vpem.estimators.gaussian import VerticalGaussianMixture
     from vpem.estimators.kmeans import VerticalKMeans
@@ -58,6 +62,7 @@ _HOMES = {
     "VerticalGaussianMixture": "vpem.estimators.gaussian",
     "VerticalMixture": "vpem.estimators.mixture",
     "Gaussian": "vpem.core.blocks.gaussian",
+    "Mixed": "vpem.core.blocks.mixed",
     "VerticalKMeans": "vpem.estimators.kmeans",
     "DistributedDimensionKMeans": "vpem.estimators.distributed_kmeans",
     "Star": "vpem.core.network.star",
@@ -78,6 +83,7 @@ _HOMES = {
     "Finding": "vpem.verdict",
     "FitWarning": "vpem.verdict",
     "FitConvergenceWarning": "vpem.verdict",
+    "UnseenWarning": "vpem.estimators.coding",
 }
 _MODULES = (
     "agents",

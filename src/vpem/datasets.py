@@ -10,6 +10,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,21 @@ BEIJING_STATIONS: dict[str, tuple[str, tuple[float, float]]] = {
     "Wanliu": ("f3e0954a64c31937a86a0aa51e8df7f99626fc04ea46c09ae91c9a20317f47af", (116.287, 39.987)),
     "Wanshouxigong": ("f77c09bff941ce907aefd0281df52bffc25604f16205f55c65e00ca3d39e0800", (116.352, 39.878)),
 }
+ADULT_URL = "https://archive.ics.uci.edu/static/public/2/adult.zip"
+ADULT_SHA256 = "9ffbc0d317280ccdb4727934024b73076781f655ed5db2a197928cab1d9503a4"
+ADULT_COLUMNS = (
+    *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship"),
+    *("ethnicity", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income"),
+)
+ADULT_NUMBERS = ("age", "capital-gain", "capital-loss", "hours-per-week")
+ADULT_PARTIES = {
+    "employer": ("workclass", "occupation", "hours-per-week", "education"),
+    "registry": ("age", "marital-status", "relationship", "ethnicity", "sex", "native-country"),
+    "tax office": ("capital-gain", "capital-loss"),
+}
 POLLUTANTS = ("PM2.5", "PM10", "SO2", "NO2", "CO", "O3")
 WEATHER = ("TEMP", "PRES", "DEWP", "RAIN", "WSPM")
+WINDS = ["N", "NNE", "NE", "ENE", "E", "ESE", "SE", "SSE", "S", "SSW", "SW", "WSW", "W", "WNW", "NW", "NNW"]
 
 
 def load_breast_cancer_parties() -> Bunch:
@@ -229,6 +243,42 @@ def fetch_htru2() -> Bunch:
     return Bunch(data=table[:, :8].copy(), target=table[:, 8].astype(int), feature_names=list(HTRU2_FEATURES))
 
 
+def load_adult_parties() -> Bunch:
+    """People of the US census of 1994 (UCI "Adult", CC BY 4.0), split between an employer, a registry, a tax office.
+
+    Words, counts and amounts that are mostly zero, with gaps; the income is kept back. Downloaded once, or read from
+    `VPEM_DATA`.
+
+    Returns
+    -------
+    Bunch
+        `data` (32561, 12), a data frame of pandas, or without it a table of Arrow; `target` (32561,): whether the
+        income is above 50,000 dollars; `partition`: party to the names of its columns; `feature_names`.
+    """
+    (content,) = _tables("adult", {"adult.csv.gz": ADULT_SHA256}, ADULT_URL)
+    _, *rows = (row for row in csv.reader(io.StringIO(content.decode())) if row)
+    table = dict(zip(ADULT_COLUMNS, zip(*rows, strict=True), strict=True))
+    columns: dict[str, Any] = {}
+    for name in (name for own in ADULT_PARTIES.values() for name in own):
+        if name in ADULT_NUMBERS:
+            columns[name] = np.array(table[name], dtype=np.float64)
+        else:
+            columns[name] = [None if word == "?" else word for word in table[name]]
+    return Bunch(
+        data=_frame(columns),
+        target=np.array([word == ">50K" for word in table["income"]]),
+        partition={party: list(own) for party, own in ADULT_PARTIES.items()},
+        feature_names=list(columns),
+    )
+
+
+def _frame(columns: dict[str, Any]) -> Any:
+    try:
+        return import_module("pandas").DataFrame(columns)
+    except ModuleNotFoundError:
+        return import_module("pyarrow").table(columns)
+
+
 def fetch_beijing_air() -> Bunch:
     """Hourly air of twelve stations in Beijing, March 2013 to February 2017, with gaps (Zhang et al. 2017).
 
@@ -239,15 +289,18 @@ def fetch_beijing_air() -> Bunch:
     Bunch
         `data` (35064, 72): six pollutants of each station, NaN where missing; `partition`: station to its column
         numbers; `feature_names`; `weather` (35064, 12, 5) and `weather_names`; `time` (35064,): the hours as
-        datetime64; `places`: station to longitude and latitude, to about a kilometre.
+        datetime64; `wind` (35064, 12): directions in degrees, clockwise from north; `places`: station to longitude
+        and latitude, to about a kilometre.
     """
     hashes = {f"{station}.csv.gz": sha256 for station, (sha256, _) in BEIJING_STATIONS.items()}
-    pollutants, weather, time = [], [], None
+    pollutants, weather, wind, time = [], [], [], None
+    degrees = {"NA": np.nan, **{name: 22.5 * number for number, name in enumerate(WINDS)}}
     for content in _tables("beijing-air", hashes, BEIJING_URL):
         header, *rows = csv.reader(io.StringIO(content.decode()))
         table = dict(zip(header, zip(*rows, strict=True), strict=True))
         pollutants.append(_numbers(table, POLLUTANTS))
         weather.append(_numbers(table, WEATHER))
+        wind.append([degrees[name] for name in table["wd"]])
         if time is None:
             stamps = zip(*(table[name] for name in ("year", "month", "day", "hour")), strict=True)
             time = np.array([f"{y}-{m:0>2}-{d:0>2}T{h:0>2}" for y, m, d, h in stamps], dtype="datetime64[h]")
@@ -258,6 +311,7 @@ def fetch_beijing_air() -> Bunch:
         feature_names=[f"{pollutant} at {station}" for station in BEIJING_STATIONS for pollutant in POLLUTANTS],
         weather=np.stack(weather, axis=1),
         weather_names=list(WEATHER),
+        wind=np.array(wind).T,
         time=time,
         places={station: place for station, (_, place) in BEIJING_STATIONS.items()},
     )
@@ -359,6 +413,10 @@ def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
                     yield from _members(opened.read(name))
                 elif name.endswith(".csv"):
                     content = opened.read(name).replace(b"\r\n", b"\n")
+                    yield _sha256(content), content
+                elif name.endswith("adult.data"):  # without names, and with spaces after commas
+                    rows = opened.read(name).replace(b"\r\n", b"\n").replace(b", ", b",")
+                    content = ",".join(ADULT_COLUMNS).encode() + b"\n" + rows
                     yield _sha256(content), content
     except zipfile.BadZipFile as error:
         raise ValueError(f"expected a zip archive, got a file that cannot be read ({error}); try again") from None

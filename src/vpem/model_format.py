@@ -11,6 +11,7 @@ import msgspec
 from vpem.core.blocks.covariances import STRUCTURES
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.mixed import Mixed
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.differences import Differences
 from vpem.core.network.failures import Failures
@@ -34,7 +35,7 @@ SUMMATIONS: dict[str, type[Any]] = {
 }
 """Summations that a file can name: frozen dataclasses whose fields are plain values, summations again, or `PARTS`."""
 
-DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian}
+DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian, "mixed": Mixed}
 """Densities that a file can name: likewise."""
 
 PARTS: dict[str, type[Any]] = {"failures": Failures}
@@ -81,6 +82,15 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: str
     arguments: dict[str, Plain | Named | tuple[Plain | tuple[Plain, ...], ...]] = {}
+
+
+class Categories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the codes 0, 1, ... of one column stand for."""
+
+    column: Count
+    labels: list[str]
+    numbers: list[float] | None = None
+    """The same as numbers, where the table has numbers."""
 
 
 class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,6 +155,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     effective_rows: list[float] = []
     findings: list[Found] | None = None
     """None: the fit was not judged."""
+    categories: list[Categories] | msgspec.UnsetType = msgspec.UNSET
+    """Of a model with families."""
 
 
 class PartOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -20,17 +20,20 @@ from sklearn.utils.validation import check_is_fitted
 
 import vpem
 from vpem.core.blocks.density import Density
+from vpem.core.blocks.mixed import Mixed
 from vpem.core.decisions.repair import Repair
 from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture, VerticalMixture
+from vpem.estimators.coding import Coding
 from vpem.estimators.units import Units
 from vpem.files import replacing
 from vpem.model_format import (
     FORMAT,
     VERSION,
+    Categories,
     Description,
     Fixed,
     Found,
@@ -112,6 +115,7 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
         is_stream=getattr(model, "_stream", None) is not None,
         findings=None if NOT_JUDGED in model.verdict_ else [Found(*finding) for finding in model.verdict_],
         **_plain_certificate(certificate),
+        **_plain_families(model),
     )
     arrays = {"weights": mixture.weights, "traffic": model.traffic_.table}
     if hasattr(model, "scale_"):
@@ -119,6 +123,48 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
     for number, block in enumerate(mixture.blocks):
         arrays |= {f"{name}_{number}": block.arrays[name] for name in mixture.density.shapes(1, 1)}
     _write(Path(path), {"model.json": description, **({} if part is None else {"part.json": part})}, arrays)
+
+
+def _plain_families(model: VerticalMixture) -> dict[str, Any]:
+    """What the columns' codes stand for, if the model has families."""
+    if not model._has_families:
+        return {}
+    coding = model._coding
+    return {
+        "categories": [
+            Categories(column, list(own), coding.numbers[column].tolist() if column in coding.numbers else None)
+            for column, own in sorted(coding.labels.items())
+        ]
+    }
+
+
+def _take_families(model: VerticalMixture, about: Description, network: Network, density: Density, path: Any) -> None:
+    """Bring back what `_plain_families` wrote."""
+    if not isinstance(about.categories, list):
+        return
+    assert isinstance(density, Mixed), "of families"
+    texts: dict[int, str] = {}
+    for party, held in network.named_columns().items():
+        texts |= dict(zip(held, density.families_of([party]), strict=True))
+    for own in about.categories:
+        size = len(own.labels)
+        known = (
+            own.column in texts
+            and texts[own.column] == f"categorical:{size}" == f"categorical:{len(set(own.labels))}"
+        )
+        known = known and (
+            own.numbers is None or (len(own.numbers) == size and bool((np.diff(own.numbers) > 0).all()))
+        )
+        _check(known, path, f"the categories of column {own.column}")
+    _check(
+        {own.column for own in about.categories}
+        == {c for c, text in texts.items() if text.startswith("categorical")},
+        path,
+        "categories of some columns are missing",
+    )
+    model._texts = tuple(texts[column] for column in range(about.n_features))
+    numbers = {own.column: np.array(own.numbers) for own in about.categories if own.numbers is not None}
+    model._coding = Coding({own.column: own.labels for own in about.categories}, numbers)
 
 
 def _plain_certificate(certificate: Certificate | None) -> dict[str, Any]:
@@ -267,7 +313,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     k = about.n_components
     _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
     model, summation, density = _estimator(about, network, path)
-    shapes = [density.shapes(k, len(columns)) for columns in network.block_columns]
+    shapes = [density.block_shapes(k, len(hub.columns), hub.members) for hub in network.named_hubs()]
     n_bytes = 8 * sum(math.prod(shape) for own in shapes for shape in own.values())
     _check(n_bytes <= LARGEST_ARRAYS, path, f"its arrays would take {n_bytes:,} bytes")
     # Before anything is unpacked: a small file must not claim what it does not even pretend to hold.
@@ -291,6 +337,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
         (),
         Traffic(network.agents, table, about.rounds),
     )
+    _take_families(model, about, network, density, path)
     model._keep(network, summation, model._settings(), about.seed, Units(), fit, fit.traffic)
     if about.parameters.standardize:
         model.scale_ = _array(archive, "scale", (about.n_features,), np.float64, path)
@@ -323,11 +370,21 @@ def _estimator(about: Description, network: Network, path: Any) -> tuple[Vertica
             "summation": summation,
         }
         model: VerticalMixture
-        if about.estimator != "VerticalGaussianMixture":
+        if about.estimator != "VerticalGaussianMixture" and not isinstance(about.categories, list):
             del arguments["standardize"]
         if about.estimator == "VerticalGaussianMixture":
             own = {name: getattr(density, name) for name in ("covariance_type", "reg_covar", "shrinkage")}
             model = VerticalGaussianMixture(about.n_components, **own, **arguments)
+        elif isinstance(about.categories, list) and isinstance(density, Mixed):
+            own = {
+                name: getattr(density, name) for name in ("covariance_type", "reg_covar", "shrinkage", "smoothing")
+            }
+            families = {
+                party: dict(zip(held, density.families_of([party]), strict=True))
+                for party, held in network.named_columns().items()
+            }
+            own["families"] = {column: text for held in families.values() for column, text in held.items()}
+            model = VerticalMixture(about.n_components, **own, **arguments)
         else:
             model = VerticalMixture(about.n_components, density=density, **arguments)
         # They raise for values that no fit would take.

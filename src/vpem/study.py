@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 def read_parties(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Parties and their columns from a TOML file with a table `[parties]`: `bank = ["income", "debt"]`."""
-    try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise TableError(f"{path}: expected a file with the parties, found none") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TableError(f"{path}: expected TOML, got something else: {error}") from None
+    content = _read_toml(path)
     parties = content.get("parties")
     example = 'a table [parties] with lines such as bank = ["income", "debt"]'
     if not isinstance(parties, dict) or not parties:
@@ -31,6 +26,23 @@ def read_parties(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     for party, columns in parties.items():
         _check_columns(path, party, columns, owner)
     return {party: list(columns) for party, columns in parties.items()}
+
+
+def read_families(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Families of columns from the same file's table `[families]`, if there is one: `rain = "zeros"`."""
+    families = _read_toml(path).get("families", {})
+    if not isinstance(families, dict) or not all(isinstance(text, str) for text in families.values()):
+        raise TableError(f'{path}: expected a table [families] with lines such as rain = "zeros", got {families!r}')
+    return dict(families)
+
+
+def _read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise TableError(f"{path}: expected a file with the parties, found none") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TableError(f"{path}: expected TOML, got something else: {error}") from None
 
 
 def _check_columns(path: Any, party: str, columns: Any, owner: dict[str, str]) -> None:

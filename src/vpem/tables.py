@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from vpem.reading.dialect import Form
-from vpem.reading.frames import join_frames
+from vpem.reading.frames import code_frame, join_frames
+from vpem.reading.frames import columns_of as _frame_columns
 from vpem.reading.joining import Rows, as_names
 from vpem.reading.problems import TableError, unknown
 
@@ -211,6 +212,8 @@ class JoinedTable:
         Party to the names of its columns.
     shape : tuple
         Numbers of rows and columns.
+    words : dict
+        Of columns with categories, by name: what their numbers 0, 1, ... stand for.
     """
 
     streams_rows = True  # comes with names, and is taken as it is
@@ -225,6 +228,7 @@ class JoinedTable:
         self.parties = rows.parties
         self._own_names, self._seen = rows.own_names, seen
         self._values = rows.values
+        self.words = rows.words
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -255,13 +259,9 @@ class JoinedTable:
         wrong = [unknown(party, list(parties), "party") for party in self.parties]
         place = {name: number for number, name in enumerate(column_names)}
         values = np.full((len(self), len(place)), np.nan)
-        numbers = iter(range(len(self.column_names)))
-        for party, own in self._own_names.items():
-            held = list(parties.get(party, ()))
-            known: dict[str, int] = {}
-            for name, number in zip(own, numbers, strict=False):
-                known[name if name in held else f"{party}.{name}"] = number
-            for name in held:
+        known = self._places(parties)
+        for party in self._own_names:
+            for name in parties.get(party, ()):
                 if name in known:
                     values[:, place[name]] = self._values[:, known[name]]
                 else:
@@ -271,6 +271,59 @@ class JoinedTable:
             raise TableError("\n".join(texts))
         return values
 
+    def arrange_words(self, parties: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """`words` by the names of a model's columns."""
+        known = self._places(parties).items()
+        return {name: self.words[own] for name, number in known if (own := self.column_names[number]) in self.words}
+
+    def _places(self, parties: Mapping[str, Sequence[str]]) -> dict[str, int]:
+        """Numbers of this table's columns, by the names that a model has for them."""
+        found: dict[str, int] = {}
+        numbers = iter(range(len(self.column_names)))
+        for party, own in self._own_names.items():
+            held = parties.get(party, ())
+            for name, number in zip(own, numbers, strict=False):
+                found[name if name in held else f"{party}.{name}"] = number
+        return found
+
+
+class CodedTable:
+    """One table whose words are coded as numbers; made by `code_words`."""
+
+    streams_rows = True
+
+    def __init__(self, values: Array, column_names: list[str], words: dict[str, list[str]]):
+        self._values, self.column_names, self.words, self.shape = values, column_names, words, values.shape
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, rows: Any) -> Array:
+        """Rows by slice or by number; (n_rows, n_columns)."""
+        found: Array = self._values[rows]
+        return found
+
+
+def code_words(table: Any) -> Any:
+    """A data frame, or an array of objects, with columns of words coded as numbers; others as they are.
+
+    Raises
+    ------
+    TableError
+        For columns that have neither numbers nor categories: dates, free text, names that are all different.
+    """
+    if isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "OUS":
+        table = {str(number): table[:, number].tolist() for number in range(table.shape[1])}
+    columns = _frame_columns(table)
+    if columns is None:
+        return table
+    arrays = code_frame(columns)
+    names = [name for name, _ in columns]
+    words = {name: own.words for name, own in zip(names, arrays, strict=True) if own.words is not None}
+    if not words and not isinstance(table, dict):
+        return table
+    return CodedTable(np.stack([own.values for own in arrays], axis=1), names, words)
+
 
 def join(
     tables: Mapping[str, Any],
@@ -279,6 +332,7 @@ def join(
     ignore: Sequence[str] = (),
     form: Form | None = None,
     keep: Callable[[str, str], bool] | None = None,
+    codes: bool = False,
 ) -> JoinedTable:
     """Parties' tables side by side, by what names the rows; a row that a party lacks is missing there, not lost.
 
@@ -297,6 +351,8 @@ def join(
         How text files are written, as far as it is not to be found out.
     keep : callable, optional
         In place of `ignore`: called with a party and a name, it says whether to read the column.
+    codes : bool, default=False
+        Whether columns of words become categories, coded as numbers at their party; otherwise they are an error.
 
     Raises
     ------
@@ -327,7 +383,7 @@ def join(
         seen[party].append(name)
         return not ignored & {name, f"{party}.{name}"} if keep is None else keep(party, name)
 
-    rows = join_frames(tables, on, wanted, form)
+    rows = join_frames(tables, on, wanted, form, codes=codes)
     _check_ignored(ignored, seen)
     return JoinedTable(rows, as_names(on), seen)
 

@@ -101,6 +101,14 @@ Id = Annotated[
 ]
 Parties = Annotated[Path | None, typer.Option(help="TOML file: a table [parties], each with a list of its columns.")]
 Ignore = Annotated[list[str], typer.Option(help="Columns to leave out, as name,station; may be given several times.")]
+Family = Annotated[
+    list[str],
+    typer.Option(
+        "--family",
+        help="Families of columns, as rain=zeros, hour=angles:24 or visits=counts, or auto; words become categories. "
+        "What is not said is found out. Without this option all columns are Gaussian.",
+    ),
+]
 Label = Annotated[
     str | None,
     typer.Option(help="Column of known classes: left out of the fit, and compared with the components afterwards."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,15 @@ from rich.table import Table
 
 from vpem.cli.app import out, plain, say
 from vpem.cli.labels import Classes
-from vpem.words import as_count, short_number
+from vpem.words import as_count
 
 if TYPE_CHECKING:
     from vpem import VerticalMixture
     from vpem.meaning import Certainty, Profile
     from vpem.reading import Rows
+
+Labels = Mapping[int, Sequence[str]]
+"""Column to the names of its categories."""
 
 MOST_CLASSES = 20
 """Classes in a table; the largest ones."""
@@ -32,12 +36,12 @@ def describe_clusters(model: VerticalMixture, top: int) -> None:
     from vpem.meaning import entropy
 
     found, nats = model._profile(), [one.nats for one in model._column_information()]
-    names = model._column_names()
+    names, labels = model._column_names(), model._coding.labels
     order = sorted(range(len(names)), key=lambda column: -nats[column])[:top]
     say("")
     rows = [
-        [names[c], f"{nats[c]:.2f}", _value(found.overall_means[c], found.overall_deviations[c])]
-        + [_cell(found, k, c) for k in range(len(found.shares))]
+        [names[c], f"{nats[c]:.2f}", found.text(None, c, labels)]
+        + [_cell(found, k, c, labels) for k in range(len(found.shares))]
         for c in order
     ]
     heads = ["column", "nats", "everyone", *(f"{k}: {share:.1%}" for k, share in enumerate(found.shares))]
@@ -48,18 +52,20 @@ def describe_clusters(model: VerticalMixture, top: int) -> None:
             table.add_row(*map(plain, row))
         out.print(table, highlight=False)
     else:
-        _list_components(found, names, top)
+        _list_components(found, names, top, labels)
         best = ", ".join(f"{names[c]} {nats[c]:.2f}" for c in order)
         say(f"most informative columns (nats): {best}")
     left = len(names) - len(order)
     if left:
         say(f"and {as_count(left, 'more column', 'more columns')}; --top {len(names)} shows all")
     say("mean ± deviation (distance from everyone, in everyone's deviations)")
+    if found.categories:
+        say("of categories: the one whose share is farthest above everyone's, and its share")
     say(f"nats: what a column tells about the component; {entropy(found.shares):.2f} would tell it for sure")
     say("")
 
 
-def _list_components(found: Profile, names: list[str], top: int) -> None:
+def _list_components(found: Profile, names: list[str], top: int, labels: Labels) -> None:
     """For each component the columns in which it is farthest from everyone."""
     number = top if top > DEFAULT_TOP else min(top, TOP_COLUMNS)
     for k, share in enumerate(found.shares):
@@ -67,16 +73,12 @@ def _list_components(found: Profile, names: list[str], top: int) -> None:
         say(f"component {k}, {share:.1%} of the rows")
         table = Table(show_header=False, box=None, pad_edge=False)
         for c in far:
-            table.add_row("  " + plain(names[c]), _cell(found, k, c))
+            table.add_row("  " + plain(names[c]), plain(_cell(found, k, c, labels)))
         out.print(table, highlight=False)
 
 
-def _cell(found: Profile, k: int, column: Any) -> str:
-    return f"{_value(found.means[k, column], found.deviations[k, column])} ({found.distances[k, column]:+.1f})"
-
-
-def _value(mean: float, deviation: float) -> str:
-    return f"{short_number(mean)} ± {short_number(deviation)}"
+def _cell(found: Profile, k: int, column: Any, labels: Labels) -> str:
+    return f"{found.text(k, int(column), labels)} ({found.distances[k, column]:+.1f})"
 
 
 def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None) -> None:

@@ -73,7 +73,7 @@ def impute(
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values are filled in"))
     filled, spread = fitted.impute(values, return_std=True)
     columns: dict[str, Any] = {free_name(name, names): texts for name, texts in (ids or {}).items()}
-    columns |= {name: filled[:, place] for place, name in enumerate(names)}
+    columns |= {name: fitted._coding.in_words(place, filled[:, place]) for place, name in enumerate(names)}
     if deviations:
         taken = list(columns)
         columns |= {free_name(f"{name}_deviation", taken): spread[:, place] for place, name in enumerate(names)}
@@ -112,6 +112,8 @@ def compare(
     found = compare_models(models, _same_rows(models, tables, id_column, form) if tables else None)
     _print_facts(found)
     _print_agreement(found)
+    if found.refusal:
+        err.print(f"[yellow]note:[/yellow] {plain(found.refusal)}", highlight=False)
     if not found.same_columns:
         err.print("[yellow]note:[/yellow] the models have different columns: their log-likelihoods do not compare")
     if report is not None:
@@ -160,7 +162,7 @@ def _same_rows(
 
 
 def _print_facts(found: Comparison) -> None:
-    on_rows = found.agreement is not None
+    on_rows = found.agreement is not None and not found.refusal
     heads = ["model", "verdict", "K", *([] if found.same_columns else ["columns"]), "iterations", "log-lik."]
     table = Table(*heads, *(["BIC", "AIC"] if on_rows else []), "sent", box=None)
     # Models that differ by rounding are equally good.

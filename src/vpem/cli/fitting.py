@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
 import vpem
 from vpem.cli.app import (
     COVARIANCES,
     INTERRUPTED,
     NOT_TRUSTED,
-    PICTURES,
     Accelerate,
     BatchSize,
     Covariance,
     Decimal,
     Encoding,
+    Family,
     Graph,
     Header,
     Hops,
@@ -44,9 +43,7 @@ from vpem.cli.app import (
     Tol,
     Way,
     app,
-    check_can_draw,
     err,
-    out,
     plain,
     plainly,
     say,
@@ -56,32 +53,42 @@ from vpem.cli.gathering import check_choices, columns_of, gather, number_of_roun
 from vpem.cli.joining import Insecure, OwnFile, Server, Without, predict_together
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
-from vpem.cli.summary import count, describe, show_findings
+from vpem.cli.summary import describe
 from vpem.core.settings import STARTS
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Form, TableError, free_name, write
-from vpem.study import check_graph, read_graph
+from vpem.study import check_graph, read_families, read_graph
 
 STARTS_THAT_SERVE = 5
 """Starts of which the best finds five clear clusters 20 of 20 times; see `docs/reference/program.md`."""
 
 if TYPE_CHECKING:
-    from vpem import CollapsedComponentError, VerticalGaussianMixture
+    from vpem import VerticalMixture
     from vpem.core.network.summation import Summation
     from vpem.reading import Rows
 
 
-def fit_model(model: VerticalGaussianMixture, rows: Rows, *, quiet: bool = False) -> bool:
+def fit_model(model: VerticalMixture, rows: Rows, *, quiet: bool = False) -> bool:
     """Fit with a bar; whether Ctrl-C ended it early."""
     present = ~np.isnan(rows.values).all(axis=1)
+    table = table_of(model, rows, present)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vpem.FitWarning)  # the verdict tells more
         with FitBar(err, model.max_iter, model.n_init, quiet=quiet) as bar:
-            model.set_params(callback=bar).fit(rows.values[present])
+            model.set_params(callback=bar).fit(table)
             model.set_params(callback=None)
     model.feature_names_in_ = np.array(rows.names, dtype=object)
     model._judge(model._facts)  # with the columns' names
     return bar.interrupted
+
+
+def table_of(model: VerticalMixture, rows: Rows, present: Any = slice(None)) -> Any:
+    """Some rows as a model takes them: numbers or, if it has families, with what codes of words stand for."""
+    if not model._has_families:
+        return rows.values[present]
+    from vpem.tables import CodedTable
+
+    return CodedTable(rows.values[present], rows.names, rows.words)
 
 
 @app.command()
@@ -92,6 +99,7 @@ def fit(
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
+    family: Family = [],  # noqa: B006
     header: Header = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -123,19 +131,23 @@ def fit(
     - `vpem fit bank.csv shop.parquet --id customer -k 4 --graph ring --sum differences`
     - `vpem fit stations/*.csv.gz --id year,month,day,hour --ignore wind,name -k 4 --report air.html`
     - `vpem fit sensors.parquet -k 2 --graph links.txt --hops 1` (every column is a party)
+    - `vpem fit bank.csv shop.csv --id customer -k 4 --family auto --family spent=zeros` (words, counts, amounts)
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    model = _unfitted(covariance, shrinkage, standardize, starts, seed)
+    families = all_families(family, parties)
+    model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
     model.set_params(hops=hops, batch_size=batch_size, accelerate=accelerate)
     model.set_params(summation=_summation(graph, way, rounds)).check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
-    rows, partition = gather(tables, id_column, parties, unused, form, lambda names: read_graph(graph, names))
+    rows, partition = gather(
+        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=bool(families)
+    )
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     _say_beforehand(model, rows)
     interrupted = fit_model(model, rows)
@@ -147,7 +159,7 @@ def fit(
     _end(model, interrupted=interrupted, strict=strict)
 
 
-def _end(model: VerticalGaussianMixture, *, interrupted: bool, strict: bool) -> None:
+def _end(model: VerticalMixture, *, interrupted: bool, strict: bool) -> None:
     """Leave with a code that says what came of it."""
     from vpem.verdict import colour
 
@@ -157,31 +169,48 @@ def _end(model: VerticalGaussianMixture, *, interrupted: bool, strict: bool) -> 
         raise typer.Exit(NOT_TRUSTED)
 
 
-def _unfitted(
-    covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int
-) -> VerticalGaussianMixture:
+def unfitted(
+    covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int, families: str | dict[str, str]
+) -> VerticalMixture:
     """A model with what the program's options have in common."""
-    return vpem.VerticalGaussianMixture(
-        covariance_type=covariance,
-        shrinkage=_shrinkage(shrinkage),
-        standardize=covariance != "spherical" if standardize is None else standardize,
-        n_init=starts,
-        random_state=seed,
-    )
+    arguments: dict[str, Any] = {
+        "covariance_type": covariance,
+        "shrinkage": _shrinkage(shrinkage),
+        "standardize": covariance != "spherical" if standardize is None else standardize,
+        "n_init": starts,
+        "random_state": seed,
+    }
+    if not families:
+        return vpem.VerticalGaussianMixture(**arguments)
+    return vpem.VerticalMixture(families=families, **arguments)
 
 
-def _say_beforehand(model: VerticalGaussianMixture, rows: Rows) -> None:
+def all_families(given: list[str], parties: Path | None) -> str | dict[str, str]:
+    """What --family and the parties file say: columns and their families, or "auto"; nothing: all are Gaussian."""
+    known = {} if parties is None else read_families(parties)
+    if not given and not known:
+        return {}
+    words = [text for text in given if "=" not in text]
+    if set(words) - {"auto"}:
+        raise TableError(
+            f"expected --family as column=family, or auto, got {words[0]!r}; such as --family rain=zeros"
+        )
+    said = {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
+    return {**known, **said} or "auto"
+
+
+def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:
     """What is known of the sums before anything is fitted."""
     for finding in model.about_the_sum(rows.values.shape[1]):
         err.print(f"[yellow]note:[/yellow] {plain(finding.sentence)} Try: {plain(finding.remedy)}.", highlight=False)
 
 
-def _report(model: VerticalGaussianMixture, rows: Rows, path: Path | None, title: str) -> None:
+def _report(model: VerticalMixture, rows: Rows, path: Path | None, title: str) -> None:
     from vpem.report import write_report
 
     if path is None:
         return
-    write_report(model, rows.values, path, title=title)
+    write_report(model, table_of(model, rows), path, title=title)
     say(f"report: {path}")
 
 
@@ -237,113 +266,6 @@ def predict(
     say(f"{len(values):,} rows: {output}")
 
 
-@app.command()
-@plainly
-def select(
-    tables: Tables,
-    components: Annotated[str, typer.Option("--components", "-k", help="From and to, as 1..10.")] = "1..10",
-    parties: Parties = None,
-    id_column: Id = None,
-    ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
-    header: Header = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    covariance: Covariance = "full",
-    starts: Starts = STARTS_THAT_SERVE,
-    tol: Tol = 1e-3,
-    max_iter: MaxIter = 100,
-    reg_covar: RegCovar = 1e-6,
-    shrinkage: Shrinkage = "auto",
-    standardize: Standardize = None,
-    seed: Seed = 0,
-    output: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or Parquet with all numbers.")] = None,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Picture, .png or .svg.")] = None,
-) -> None:
-    """Compare numbers of components by BIC and AIC; the smaller, the better.
-
-    A number of components whose fit collapses gets a row that says so.
-
-    Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
-    """
-    sizes = _range(components)
-    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
-    check_choices(covariance=(covariance, COVARIANCES))
-    check_outputs([output], tables, endings=TABLES)
-    check_outputs([picture], tables, endings=PICTURES)
-    check_can_draw(picture)
-    unfitted = _unfitted(covariance, shrinkage, standardize, starts, seed)
-    unfitted.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form)
-    found = _compare_sizes(unfitted.set_params(partition=partition), rows, sizes)
-    if output is not None:
-        write(output, {name: [one[name] for one in found] for name in found[0]})
-    if picture is not None:
-        from vpem.figures import plot_selection, save_figure
-
-        save_figure(plot_selection(found), picture)
-        say(f"picture: {picture}")
-
-
-def _compare_sizes(unfitted: VerticalGaussianMixture, rows: Rows, sizes: list[int]) -> list[dict[str, Any]]:
-    """Fit with each number of components, and print how they compare; a row of numbers for each."""
-    from sklearn.base import clone
-
-    present = rows.values[~np.isnan(rows.values).all(axis=1)]
-    found: list[dict[str, Any]] = []
-    collapsed: dict[int, CollapsedComponentError] = {}
-    interrupted = False
-    for size in sizes:
-        model = clone(unfitted).set_params(n_components=size)
-        try:
-            interrupted = fit_model(model, rows, quiet=size != sizes[0])
-        except vpem.CollapsedComponentError as error:  # other numbers of components may do
-            collapsed[size] = error
-            found.append({"components": size, "bic": None, "aic": None, "log_likelihood": None, "collapsed": True})
-            continue
-        if interrupted:
-            err.print(f"ended at {size} components; what follows is of smaller ones")
-            break
-        del model.feature_names_in_
-        found.append(
-            {
-                "components": size,
-                "bic": model.bic(present),
-                "aic": model.aic(present),
-                "log_likelihood": model.score(present),
-                "collapsed": False,
-            }
-        )
-    if interrupted and len(found) == len(collapsed):
-        raise typer.Exit(INTERRUPTED)
-    _compare(found, collapsed)
-    return found
-
-
-def _compare(found: list[dict[str, Any]], collapsed: dict[int, CollapsedComponentError]) -> None:
-    """Print all numbers, and which number of components is best."""
-    from vpem.verdict import best_at_edge
-
-    reason = next((f"with {count(size, 'component')}, {error}" for size, error in collapsed.items()), "")
-    fitted = [one for one in found if not one["collapsed"]]
-    if not fitted:
-        raise TableError(f"expected a fit for at least one number of components, got none: {reason}")
-    best = {name: min(fitted, key=lambda one: one[name])["components"] for name in ("bic", "aic")}
-    table = Table("components", "BIC", "AIC", "log-lik./row", box=None)
-    for one in found:
-        size = one["components"]
-        if one["collapsed"]:
-            table.add_row(str(size), "collapsed")
-            continue
-        marks = [f"{one[name]:,.1f}" + (" *" if best[name] == size else "  ") for name in ("bic", "aic")]
-        table.add_row(str(size), *marks, f"{one['log_likelihood']:.4f}")
-    out.print(table, highlight=False)
-    if reason:
-        err.print(f"[yellow]note:[/yellow] {plain(reason)}", highlight=False)
-    say(f"best by BIC: {count(best['bic'], 'component')}; by AIC: {best['aic']}")
-    show_findings(best_at_edge([one["components"] for one in fitted], best["bic"]))
-
-
 def _title(tables: list[Path], components: int) -> str:
     names = [path.name for path in tables]
     shown = names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more tables"]
@@ -363,17 +285,6 @@ def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     if way == "masked":
         return vpem.Masked(vpem.Star() if graph == "star" else vpem.Tree())
     return named_summation(way, number_of_rounds(rounds), is_star=graph == "star")
-
-
-def _range(text: str) -> list[int]:
-    first, _, last = text.partition("..")
-    try:
-        sizes = list(range(int(first), int(last or first) + 1))
-    except ValueError:
-        sizes = []
-    if not sizes or sizes[0] < 1:
-        raise TableError(f"expected --components as 1..10 or as one number, got {text!r}")
-    return sizes
 
 
 def _shrinkage(text: str) -> float | str | None:

@@ -26,8 +26,13 @@ def gather(
     ignore: list[str],
     form: Form | None = None,
     check: Callable[[list[str]], object] = lambda _: None,
+    *,
+    codes: bool = False,
 ) -> tuple[Rows, Any]:
-    """Rows of one table or of several, and which columns are whose; `check` sees the parties before rows are read."""
+    """Rows of one table or of several, and which columns are whose; `check` sees the parties before rows are read.
+
+    With `codes`, words are coded, as categories.
+    """
     from vpem.reading import join, look_at_all, read
 
     if parties is not None and len(tables) > 1:
@@ -40,13 +45,15 @@ def gather(
     elif sources[0].index is None:  # or else the columns, which are the parties, are known only then
         check([name for name in sources[0].names if name not in ids and name not in ignored])
     if len(tables) > 1:
-        rows = join(sources, ids, lambda party, name: not ignored & {name, f"{party}.{name}"})
+        rows = join(sources, ids, lambda party, name: not ignored & {name, f"{party}.{name}"}, codes=codes)
         partition = rows.parties
     elif partition is not None:
         partition = {party: [name for name in own if name not in ignored] for party, own in partition.items()}
-        rows = read(sources[0], id_column=ids, columns=[name for own in partition.values() for name in own])
+        rows = read(
+            sources[0], id_column=ids, columns=[name for own in partition.values() for name in own], codes=codes
+        )
     else:
-        rows = read(sources[0], id_column=ids, keep=lambda name: name not in ignored)
+        rows = read(sources[0], id_column=ids, keep=lambda name: name not in ignored, codes=codes)
         partition = {name: [name] for name in rows.names}
     _tell(rows)
     numbers = {name: number for number, name in enumerate(rows.names)}
@@ -80,16 +87,16 @@ def columns_of(
     wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
     if hasattr(fitted, "feature_names_in_"):
         del fitted.feature_names_in_
-    sources = look_at_all(tables, form)
+    sources, codes = look_at_all(tables, form), fitted._has_families
     ids, _ = find_names(sources, id_column)
     if len(tables) > 1:
-        rows = join(sources, ids, lambda party, name: name in wanted or f"{party}.{name}" in wanted)
+        rows = join(sources, ids, lambda party, name: name in wanted or f"{party}.{name}" in wanted, codes=codes)
     else:
         own = [name for name in sources[0].names if name not in ids]
         known = [name for name in own if name in wanted or f"{sources[0].party}.{name}" in wanted]
         if wanted and not known:
             check_known(wanted[0], own, f"{tables[0]}: the model's column")
-        rows = read(sources[0], id_column=ids, columns=known if wanted else None)
+        rows = read(sources[0], id_column=ids, columns=known if wanted else None, codes=codes)
     _tell(rows, told)
     if not wanted:
         return rows.values, rows.keys, []
@@ -106,12 +113,32 @@ def columns_of(
         for column in held if there else []:
             text = unknown(wanted[column], list(place), f"the model's column (of {owner})")
             if text is None:
-                values[:, column] = rows.values[:, place[wanted[column]]]
+                name = rows.names[place[wanted[column]]]
+                values[:, column] = _as_fitted(fitted, column, rows.values[:, place[wanted[column]]], rows, name)
             else:
                 missing.append(text)
     if missing:
         raise TableError("\n".join(missing))
     return values, rows.keys, absent
+
+
+def _as_fitted(fitted: VerticalMixture, column: int, values: Any, rows: Rows, name: str) -> Any:
+    """Values of one column, with words coded as in the fit; words that it has not seen count as missing."""
+    if name not in rows.words:
+        return values
+    from vpem.reading.coding import recode
+
+    if column not in fitted._coding.labels:
+        raise TableError(
+            f"expected numbers in the model's column {name!r}, got words, such as {rows.words[name][0]!r}"
+        )
+    found, strange = recode(values, rows.words[name], fitted._coding.labels[column])
+    if strange:
+        shown = ", ".join(map(repr, strange[:5]))
+        err.print(
+            plain(f"note: column {name!r} has words that the fit has not seen, which count as missing: {shown}")
+        )
+    return found
 
 
 def check_choices(**options: tuple[str, Sequence[str]]) -> None:

@@ -59,7 +59,7 @@ def sample(
     fitted = vpem.load(model).set_params(random_state=seed)
     values, labels = fitted.sample(number)
     names = getattr(fitted, "feature_names_in_", [f"column_{place}" for place in range(values.shape[1])])
-    columns = {str(name): values[:, place] for place, name in enumerate(names)}
+    columns = {str(name): fitted._coding.in_words(place, values[:, place]) for place, name in enumerate(names)}
     write(output, {**columns, free_name("component", columns): labels})
     say(f"{number:,} rows: {output}")
 
@@ -84,6 +84,8 @@ def show(
             "components": len(fitted.weights_),
             "weights": fitted.weights_.tolist(),
             "columns": names,
+            "families": list(fitted._texts) if fitted._has_families else ["gaussian"] * len(names),
+            "categories": fitted.categories_ if fitted._has_families else {},
             "means": fitted.means_.tolist(),
             "deviations": fitted._profile().deviations.tolist(),
             "information": [one.nats for one in fitted._column_information()],
@@ -221,7 +223,9 @@ def _draw(named: nx.Graph, picture: Path) -> None:
 @app.command()
 @plainly
 def experiment(
-    name: Annotated[str, typer.Argument(help="synthetic, cycle, pulsar, hops, rounds, batches, components or air.")],
+    name: Annotated[
+        str, typer.Argument(help="synthetic, cycle, pulsar, hops, rounds, batches, components, air or adult.")
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="Smaller, in less than a minute.")] = False,
 ) -> None:
     """Run one of the paper's experiments again (they come with the source).

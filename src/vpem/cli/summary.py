@@ -34,6 +34,7 @@ def describe(model: VerticalMixture) -> None:
     lines = {
         "model": f"{count(len(model.weights_), 'component')}, {count(model.means_.shape[1], 'column')}, "
         f"{count(len(model.partition_), 'party', 'parties')}, {count(len(hubs), 'block')}",
+        **_families(model),
         "likelihood": _likelihood(model),
         "fit": f"{end} after {count(model.n_iter_, 'iteration')}",
         "weights": ", ".join(f"{weight:.1%}" for weight in model.weights_),
@@ -67,6 +68,21 @@ def describe(model: VerticalMixture) -> None:
         table.add_row("[bold]verdict[/bold]", HEADINGS[colour(model.verdict_)])
     out.print(table, highlight=False)
     show_findings(model.verdict_)
+
+
+def _families(model: VerticalMixture) -> dict[str, str]:
+    """Which columns have which family, if they differ."""
+    if not model._has_families:
+        return {}
+    names, texts = model._column_names(), model._texts
+    kinds = dict.fromkeys(text.partition(":")[0] if text != "zeros:gaussian" else text for text in texts)
+    shown = []
+    for kind in kinds:
+        held = [name for name, text in zip(names, texts, strict=True) if text == kind or text.startswith(f"{kind}:")]
+        if kind == "zeros":
+            held = [name for name, text in zip(names, texts, strict=True) if text == kind]
+        shown.append(f"{kind}: {', '.join(held)}")
+    return {"families": "; ".join(shown)}
 
 
 def _likelihood(model: VerticalMixture) -> str:

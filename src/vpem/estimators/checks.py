@@ -19,7 +19,8 @@ from vpem.core.network.default import default_summation
 from vpem.core.network.parties import Network, assign_columns, make_network
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
-from vpem.estimators.joined import arrange
+from vpem.estimators.coding import words_by_number
+from vpem.estimators.joined import arrange, is_joined
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -67,8 +68,25 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
 
     Sets, or compares with, `n_features_in_` and `feature_names_in_`.
     """
+    takes_words = getattr(estimator, "_has_families", False)
+    if takes_words and not getattr(X, "streams_rows", False) and not is_joined(X):
+        from vpem.tables import code_words  # takes a while
+
+        X = code_words(X)
     if not reset:
         X = arrange(estimator, X)
+    table = _read_numbers(estimator, X, reset=reset, min_rows=min_rows)
+    if takes_words:
+        names = getattr(estimator, "feature_names_in_", None)
+        words = words_by_number(X, names)
+        if not reset:
+            return estimator._coding.code(table, words, names)  # type: ignore[no-any-return]
+        estimator._words = words
+    return table
+
+
+def _read_numbers(estimator: Any, X: Any, *, reset: bool, min_rows: int) -> Table:
+    """The table's own numbers."""
     if not getattr(X, "streams_rows", False):
         table: Table = validate_data(
             estimator,

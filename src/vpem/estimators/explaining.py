@@ -14,6 +14,7 @@ from vpem import meaning
 from vpem.core.network.parties import Network
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks, frames
+from vpem.estimators.coding import Coding
 from vpem.meaning import Certainty, Information, Profile
 from vpem.simulation.model import Mixture
 
@@ -28,6 +29,7 @@ class ExplainedMixture(ABC):
     partition_: dict[Any, list[int]]
     _network: Network
     _mixture: Mixture
+    _coding: Coding = Coding()
 
     def profile(self) -> Any:
         """What each component looks like, column by column, in the columns' units.
@@ -37,7 +39,9 @@ class ExplainedMixture(ABC):
         pandas.DataFrame
             One row for each component and column: `component`, `share` (of all rows), `party`, `column`, `mean` and
             `deviation` within the component, `overall_mean` and `overall_deviation` of everyone, and `distance`:
-            of the mean from everyone's, in overall deviations, with a sign. Without pandas a data frame of polars;
+            of the mean from everyone's, in overall deviations, with a sign. If some columns have categories, also
+            `category`, the one whose share is farthest above everyone's, and `category_share`; the distance is then
+            that of the share. Without pandas a data frame of polars;
             without both a table of Arrow.
         """
         found, names, party_of = self._profile(), self._column_names(), self._party_of_column()
@@ -53,8 +57,23 @@ class ExplainedMixture(ABC):
                 "distance": found.distances.ravel(),
                 "overall_mean": np.tile(found.overall_means, n_components),
                 "overall_deviation": np.tile(found.overall_deviations, n_components),
+                **self._typical(found),
             }
         )
+
+    def _typical(self, found: Profile) -> dict[str, Any]:
+        """Each component's typical category of each column, and its share; nothing if no column has categories."""
+        if not found.categories:
+            return {}
+        n_components, n_features = found.means.shape
+        names: list[Any] = [None] * (n_components * n_features)
+        shares = np.full((n_components, n_features), np.nan)
+        for column, own in found.categories.items():
+            for k, place in enumerate(found.typical[column]):
+                labels = self._coding.labels.get(column)
+                names[k * n_features + column] = str(place) if labels is None else labels[place]
+                shares[k, column] = own[k, place]
+        return {"category": names, "category_share": shares.ravel()}
 
     def importance(self, by: str = "column") -> Any:
         """Which columns, or which parties, make the clusters: the information that they give about the component.
@@ -128,6 +147,31 @@ class ExplainedMixture(ABC):
         found, names = self._unusual_rows(X, n_rows), self._column_names()
         return frames.make_frame({**found, "column": [names[column] for column in found["column"]]})
 
+    def pooling_gains(self, X: ArrayLike) -> Any:
+        """What pairs of blocks would gain by pooling their columns, at least: see `hops`.
+
+        A lower bound on the information between them, given the component, which independent blocks leave out. It
+        follows from the contributions alone, which parties send anyway: no column is needed for it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        pandas.DataFrame
+            Largest first: `one` and `other` (roots of the blocks) and `nats` per row. Otherwise as `profile`.
+        """
+        found, roots = self._pooling_gains(X), [str(hub.root) for hub in self._network.named_hubs()]
+        order = sorted(found, key=lambda pair: -found[pair])
+        return frames.make_frame(
+            {
+                "one": [roots[one] for one, _ in order],
+                "other": [roots[other] for _, other in order],
+                "nats": np.array([found[pair] for pair in order]),
+            }
+        )
+
     def impute(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Fill gaps (NaN) with what the model expects, given what a row has.
 
@@ -140,9 +184,11 @@ class ExplainedMixture(ABC):
         Returns
         -------
         filled : as X
-            A data frame for a data frame, else an array. Columns without gaps stay as they are.
+            A data frame for a data frame, else an array. Columns without gaps stay as they are. A gap among
+            categories becomes the most probable one.
         deviations : as X
-            Standard deviations of what was filled in, 0 elsewhere. Only with `return_std`.
+            Standard deviations of what was filled in, 0 elsewhere; of categories, the probability that it is
+            another one. Only with `return_std`.
         """
         check_is_fitted(self, "weights_")
         table = self._read(X)
@@ -160,7 +206,8 @@ class ExplainedMixture(ABC):
         changed = np.zeros(table.shape[1], dtype=bool)
         for rows in row_chunks(0, len(filled), table.shape[1]):
             changed |= np.isnan(table[rows]).any(axis=0)
-        result = frames.like(X, filled, changed)
+        filled = self._coding.decode(filled)
+        result = frames.like(X, filled, changed, self._coding.labels)
         return (result, frames.like(X, deviations, np.ones_like(changed))) if return_std else result
 
     # What figures, the program and the report take from
@@ -177,7 +224,14 @@ class ExplainedMixture(ABC):
         worst = worst[np.concatenate(parts[2])[worst]]
         labels = responsibilities[worst].argmax(axis=1)
         found = self._profile()
-        distances = (np.asarray(table[worst]) - found.means[labels]) / found.deviations[labels]
+        rows = np.asarray(table[worst], dtype=np.float64)
+        spread = np.where(found.deviations > 0, found.deviations, 1.0)
+        distances = (rows - found.means[labels]) / spread[labels]
+        for column, own in found.categories.items():
+            # A Gaussian is as unlikely, against its peak, at this distance.
+            codes = np.nan_to_num(rows[:, column]).astype(np.intp)
+            surprise = np.sqrt(-2 * np.log(np.maximum(own[labels, codes], 1e-300)))
+            distances[:, column] = np.where(np.isnan(rows[:, column]), np.nan, surprise)
         farthest = np.nan_to_num(np.abs(distances), nan=-1.0).argmax(axis=1)
         return {
             "row": worst,
@@ -188,6 +242,17 @@ class ExplainedMixture(ABC):
             "column": farthest,
             "distance": distances[np.arange(len(worst)), farthest],
         }
+
+    def _pooling_gains(self, X: ArrayLike) -> dict[tuple[int, int], float]:
+        """See `pooling_gains`; blocks by their numbers."""
+        check_is_fitted(self, "weights_")
+        responsibilities = np.concatenate([found for found, _, _ in self._evaluate(X)])
+        table = np.asarray(self._read(X)[0 : len(responsibilities)], dtype=np.float64)
+        _, density, blocks, columns = self._parts()
+        pairs = zip(blocks, columns, strict=True)
+        return meaning.pooling_gains(
+            [density.log_density(table[:, own].T, block).T for block, own in pairs], responsibilities
+        )
 
     def _profile(self) -> Profile:
         check_is_fitted(self, "weights_")

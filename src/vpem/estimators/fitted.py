@@ -72,16 +72,32 @@ class FittedMixture(ExplainedMixture):
         X = np.empty((len(labels), self.means_.shape[1]))
         for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
             X[:, columns] = self._mixture.density.sample(block, labels, rng)
-        return X, labels
+        return self._coding.decode(X), labels
 
     def bic(self, X: Data) -> float:
-        """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them."""
+        """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them.
+
+        It compares models whose columns have the same kind of log-densities: that of a probability (of categories
+        and counts) says nothing beside that of a density, which depends on the column's unit.
+        """
         total, n_rows = self._total(X)
         return -2 * total + self._n_parameters() * math.log(n_rows)
 
     def aic(self, X: Data) -> float:
         """Akaike information criterion on X; the lower, the better. Parameters count as the blocks have them."""
         return -2 * self._total(X)[0] + 2 * self._n_parameters()
+
+    def icl(self, X: Data) -> float:
+        """Integrated completed likelihood on X, as BIC has it; the lower, the better.
+
+        It is `bic` plus twice the entropy of the responsibilities: components that overlap count as worse, so that
+        it asks for clusters where BIC asks for a density.
+        """
+        entropy = 0.0
+        for responsibilities, _, is_there in self._evaluate(X):
+            own = responsibilities[is_there]
+            entropy -= float((own * np.log(np.maximum(own, np.finfo(float).tiny))).sum())
+        return self.bic(X) + 2 * entropy
 
     def _total(self, X: Data) -> tuple[float, int]:
         """Log-density of all rows, and how many have some value."""
@@ -124,8 +140,17 @@ class FittedMixture(ExplainedMixture):
         why = f", {farthest[column]:.1g} standard deviations from every component; leave out row {number}"
         return too_large(row[column], column, party, why)
 
+    def _measures(self) -> dict[str, str]:
+        """What the log-densities of each column, by name, are of; see `Density.measure`."""
+        names, density = self._column_names(), self._mixture.density
+        return {
+            names[column]: density.measure(block, place)
+            for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True)
+            for place, column in enumerate(columns)
+        }
+
     def _n_parameters(self) -> int:
         """Free parameters of the block structure."""
         n_components = len(self.weights_)
-        blocks = (self._mixture.density.n_parameters(n_components, len(hub.columns)) for hub in self.hubs_)
+        blocks = map(self._mixture.density.n_block_parameters, self._mixture.blocks)
         return n_components - 1 + sum(blocks)

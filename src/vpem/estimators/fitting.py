@@ -185,7 +185,8 @@ class FittingMixture(FittedMixture):
         table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
         network, summation, seed = self._build(table, settings, goes_on="warm_start=False" if goes_on else "")
-        units = self._units(table, goes_on=goes_on)
+        table, settings = self._with_families(table, network, settings, goes_on=goes_on)
+        units = self._units(table, network, settings, goes_on=goes_on)
         progress.shift = units.shift
         for finding in judging.about_the_sum(summation, network):
             progress.note(f"{finding.sentence} Try: {finding.remedy}.")
@@ -240,8 +241,8 @@ class FittingMixture(FittedMixture):
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             blocks = [
-                replace(block, columns=[str(names[held]) for held in columns])
-                for block, columns in zip(facts.blocks, self._network.block_columns, strict=True)
+                replace(block, columns=[str(names[int(own)]) if own.isdecimal() else own for own in block.columns])
+                for block in facts.blocks
             ]
             facts = replace(facts, blocks=blocks)
         self._facts = facts
@@ -259,7 +260,8 @@ class FittingMixture(FittedMixture):
         table = checks.read_table(self, X, reset=stream is None)
         remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
         network, summation, seed = self._build(table, settings, goes_on=remedy)
-        units = self._units(table, goes_on=stream is not None)
+        table, settings = self._with_families(table, network, settings, goes_on=stream is not None)
+        units = self._units(table, network, settings, goes_on=stream is not None)
         table = units.scaled(table)
         traffic, channel = pooling_traffic(network, len(table)), Channel(summation, network)
         if stream is None:
@@ -296,13 +298,28 @@ class FittingMixture(FittedMixture):
             accelerate=self._accelerate(),
         )
 
-    def _units(self, table: Table, *, goes_on: bool) -> Units:
+    def _with_families(
+        self,
+        table: Table,
+        network: Network,  # noqa: ARG002
+        settings: Settings,
+        *,
+        goes_on: bool,  # noqa: ARG002
+    ) -> tuple[Table, Settings]:
+        """The table as the fit has it, and a density that knows the families of its columns."""
+        return table, settings
+
+    def _units(self, table: Table, network: Network, settings: Settings, *, goes_on: bool) -> Units:
         """Of this fit; one that goes on with another keeps its scales."""
         if not isinstance(self.standardize, bool | np.bool_):
             raise TypeError(f"expected standardize to be True or False, got {self.standardize!r}")
         if not self.standardize:
             return Units()
-        return find_units(table, getattr(self, "scale_", None) if goes_on else None)
+        scaled = [
+            columns[settings.density.scaled_columns(len(columns), hub.members)]
+            for hub, columns in zip(network.named_hubs(), network.block_columns, strict=True)
+        ]
+        return find_units(table, getattr(self, "scale_", None) if goes_on else None, np.concatenate(scaled))
 
     def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
         """Network, summation and shared seed; if this fit goes on with the last one, they must suit each other.
@@ -347,7 +364,7 @@ class FittingMixture(FittedMixture):
         weights = self.weights_init
         if weights is not None:
             weights = checks.check_weights_init(weights, settings.n_components)
-        arrays = units.arrays(self._given_arrays(network, settings), network)
+        arrays = units.arrays(self._given_arrays(network, settings), network, settings.density)
         return [Given(weights, own) for own in arrays] if weights is not None or any(arrays) else []
 
     def _accelerate(self) -> str | None:

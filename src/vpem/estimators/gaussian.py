@@ -184,6 +184,7 @@ class VerticalGaussianMixture(VerticalMixture):
     """
 
     covariances_: list[Array]
+    _has_families = False
 
     def __init__(  # not the general one's, whose density the arguments stand for
         self,

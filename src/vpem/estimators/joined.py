@@ -36,7 +36,7 @@ def join_to_fit(estimator: Any, X: Any, on: str | Sequence[str] | None) -> Any:
         on = getattr(estimator, "on_", None) if on is None else on
         if on is None:
             raise TypeError("expected on= to name the column by which the parties' tables are joined, got none")
-        X = join(X, on=on)
+        X = join(X, on=on, codes=takes_words(estimator))
     estimator._held, estimator.on_ = X.parties, X.on
     return X
 
@@ -58,10 +58,15 @@ def arrange(estimator: Any, X: Any) -> Any:
         def keep(party: str, name: str) -> bool:
             return party not in parties or not {name, f"{party}.{name}"}.isdisjoint(parties[party])
 
-        X = join(X, on=estimator.on_, keep=keep)
+        X = join(X, on=estimator.on_, keep=keep, codes=takes_words(estimator))
     if X.column_names == names and X.parties == parties:
         return X
-    return _Arranged(X.arrange(names, parties), names)
+    return _Arranged(X.arrange(names, parties), names, X.arrange_words(parties))
+
+
+def takes_words(estimator: Any) -> bool:
+    """Whether columns of words may be categories."""
+    return bool(getattr(estimator, "_has_families", False))
 
 
 class _Arranged:
@@ -69,8 +74,8 @@ class _Arranged:
 
     streams_rows = True
 
-    def __init__(self, values: Any, column_names: list[str]):
-        self._values, self.column_names, self.shape = values, column_names, values.shape
+    def __init__(self, values: Any, column_names: list[str], words: dict[str, list[str]]):
+        self._values, self.column_names, self.shape, self.words = values, column_names, values.shape, words
 
     def __len__(self) -> int:
         return len(self._values)

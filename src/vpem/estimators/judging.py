@@ -76,16 +76,20 @@ def about_the_sum(summation: Summation, network: Network) -> list[Finding]:
 def _blocks(problem: Problem, result: MixtureFit) -> list[BlockFacts]:
     density = result.mixture.density
     shrinkage = getattr(density, "shrinkage", None)
-    found = []
-    for own, held, block in zip(
-        problem.overall.columns, problem.network.block_columns, result.mixture.blocks, strict=True
+    found, network = [], problem.network
+    for whole, hub, held, block in zip(
+        problem.overall.columns, network.named_hubs(), network.block_columns, result.mixture.blocks, strict=True
     ):
+        chosen = density.scaled_columns(len(held), hub.members)  # others have bounds of their own
+        if not len(chosen):
+            continue
+        own = whole if len(chosen) == len(held) else whole.take(chosen)
         is_shared = bool(getattr(density, "is_tied", False))
-        variances = np.square(density.deviations(block))
+        variances = np.square(density.deviations(block)[:, chosen])
         found.append(
             BlockFacts(
                 party=str(own.party),
-                columns=[str(column) for column in held],
+                columns=[str(column) for column in held[chosen]],
                 variances=variances[:1] if is_shared else variances,
                 overall=np.where(own.variances > (SAME * own.largest) ** 2, own.variances, 0.0),
                 added=float(getattr(density, "reg_covar", 0.0)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 
 from vpem.core.blocks.density import Density
+from vpem.core.blocks.mixed import Mixed
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
+from vpem.core.rows import Table
 from vpem.core.settings import Settings
 from vpem.estimators import checks
+from vpem.estimators.families import find_families
 from vpem.estimators.fitting import FittingMixture
 from vpem.estimators.summary import model_html
 from vpem.simulation.model import Mixture
@@ -30,8 +34,18 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     Parameters
     ----------
     n_components : int, default=1
-    density : Density
-        How the columns of a block are distributed within a component; see `vpem.extend` for how to write one.
+    families : "auto", str or dict, default="auto"
+        How columns are distributed within a component: "gaussian", "categorical", "counts", "poisson", "zeros"
+        (amounts that are often zero), "zeros:gaussian" or "angles:24" (with the period). One for all columns; or a
+        dict from columns, by name or number, or from parties; what it leaves out is "auto": each party decides from
+        the types and values of its own columns. A party's Gaussian columns have a joint covariance.
+    covariance_type, shrinkage, reg_covar, standardize :
+        Of the Gaussian columns; see `VerticalGaussianMixture`.
+    smoothing : float, default=1.0
+        Rows with all categories equally often that each component is given, so that no category is impossible.
+    density : Density or None, default=None
+        In place of `families` and what belongs to them, a density of one's own; see `vpem.extend` for how to write
+        one.
     partition : list, dict or None, default=None
         Who holds which columns; see `VerticalGaussianMixture`, as for the parameters below.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
@@ -63,16 +77,28 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         Expected values.
     parameters_ : list of dicts
         One for each block: its parameters, by the names of the density.
+    families_ : dict
+        Column to its family, with all that belongs to it, such as "categorical:7"; not with `density`.
+    categories_ : dict
+        Column with categories to their names, in the order of their numbers.
     partition_, graph_, hubs_, lower_bound_, lower_bounds_, n_iter_, converged_, disagreement_ :
         As in `VerticalGaussianMixture`, as those below.
     log_likelihood_, verdict_, certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
     """
 
+    _words: Mapping[int, Sequence[str]] = {}
+
     def __init__(
         self,
         n_components: int = 1,
         *,
-        density: Density,
+        families: Any = "auto",
+        covariance_type: str = "full",
+        shrinkage: float | str | None = None,
+        reg_covar: float = 1e-6,
+        standardize: bool = False,
+        smoothing: float = 1.0,
+        density: Density | None = None,
         partition: Any = None,
         graph: Any = "star",
         hops: int = 0,
@@ -92,6 +118,12 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         callback: Any = None,
     ):
         self.n_components = n_components
+        self.families = families
+        self.covariance_type = covariance_type
+        self.shrinkage = shrinkage
+        self.reg_covar = reg_covar
+        self.standardize = standardize
+        self.smoothing = smoothing
         self.density = density
         self.partition = partition
         self.graph = graph
@@ -126,9 +158,58 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         self.parameters_ = [{name: block.arrays[name] for name in shapes} for block in mixture.blocks]
 
     def _density(self) -> Density:
+        if self.density is None:
+            return self._mixed(())
         if not isinstance(self.density, Density):
             raise TypeError(f"expected density to be a Density, such as Gaussian(), got {self.density!r}")
         return self.density
+
+    # Families
+
+    @property
+    def _has_families(self) -> bool:
+        return self.density is None
+
+    @property
+    def families_(self) -> dict[str | int, str]:
+        """Column to its family."""
+        texts = getattr(self, "_texts", None)
+        if texts is None:
+            raise AttributeError("expected a model that was fitted with families, got another")
+        return dict(zip(self._keys(), texts, strict=True))
+
+    @property
+    def categories_(self) -> dict[str | int, list[str]]:
+        """Column with categories to their names."""
+        keys = self._keys()
+        return {keys[column]: list(own) for column, own in sorted(self._coding.labels.items())}
+
+    def _keys(self) -> list[Any]:
+        names = getattr(self, "feature_names_in_", None)
+        return list(range(self.n_features_in_)) if names is None else [str(name) for name in names]
+
+    def _mixed(self, families: tuple[tuple[Hashable, ...], ...]) -> Mixed:
+        return Mixed(
+            families=families,
+            covariance_type=self.covariance_type,
+            shrinkage=self.shrinkage,
+            reg_covar=self.reg_covar,
+            smoothing=self.smoothing,
+        )
+
+    def _with_families(
+        self, table: Table, network: Network, settings: Settings, *, goes_on: bool
+    ) -> tuple[Table, Settings]:
+        if not self._has_families:
+            return table, settings
+        parties = network.named_columns()
+        if not goes_on:
+            names = getattr(self, "feature_names_in_", None)
+            found = find_families(self.families, table, self._words, parties, names)
+            self._texts, self._coding = found.texts, found.coding
+            table = found.coding.code(table, self._words, names)
+        families = tuple((party, *(self._texts[column] for column in own)) for party, own in parties.items())
+        return table, replace(settings, density=self._mixed(families))
 
     def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
         given = [{} for _ in network.hubs] if self.blocks_init is None else self.blocks_init
@@ -137,17 +218,16 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
                 f"expected blocks_init to be a list with a dict for each of the {len(network.hubs)} blocks (in the "
                 f"order of hubs_), got {given!r}"
             )
-        found = []
+        found, named = [], network.named_hubs()
         for number, (own, columns) in enumerate(zip(given, network.block_columns, strict=True)):
-            shapes = settings.density.shapes(settings.n_components, len(columns))
+            shapes = settings.density.block_shapes(settings.n_components, len(columns), named[number].members)
             if not isinstance(own, Mapping) or not set(own) <= set(shapes):
                 raise ValueError(
                     f"expected blocks_init[{number}] to be a dict with some of {', '.join(shapes)}, got {own!r}"
                 )
-            found.append(
-                {
-                    name: checks.finite_array(f"blocks_init[{number}][{name!r}]", value, shapes[name])
-                    for name, value in own.items()
-                }
-            )
+            checked = {
+                name: checks.finite_array(f"blocks_init[{number}][{name!r}]", value, shapes[name])
+                for name, value in own.items()
+            }
+            found.append({**settings.density.fixed_arrays(shapes, named[number].members), **checked} if own else {})
         return found

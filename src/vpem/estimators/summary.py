@@ -37,7 +37,8 @@ def model_html(model: Any) -> str:
     head = "".join(
         f'<tr><th style="{CELL}">{name}</th><td style="{CELL}">{text}</td></tr>' for name, text in lines.items()
     )
-    body = "".join(_component(k, found, names) for k in range(min(len(found.shares), MOST_COMPONENTS)))
+    labels = model._coding.labels
+    body = "".join(_component(k, found, names, labels) for k in range(min(len(found.shares), MOST_COMPONENTS)))
     left = len(found.shares) - MOST_COMPONENTS
     if left > 0:
         body += (
@@ -55,9 +56,10 @@ def _fit(model: Any) -> str:
     return f"{end} after {as_count(model.n_iter_, 'iteration')}{bound}"
 
 
-def _component(k: int, found: Any, names: list[str]) -> str:
+def _component(k: int, found: Any, names: list[str], labels: Any) -> str:
     distances = found.distances[k]
     far = sorted(range(len(names)), key=lambda column: -abs(distances[column]))[:TOP_COLUMNS]
-    texts = [f"{names[c]} {short_number(found.means[k, c])} ({distances[c]:+.1f})" for c in far]
+    shown = [short_number(found.means[k, c]) if c not in found.categories else found.text(k, c, labels) for c in far]
+    texts = [f"{names[c]} {escape(text)} ({distances[c]:+.1f})" for c, text in zip(far, shown, strict=True)]
     cells = (str(k), f"{found.shares[k]:.1%}", "; ".join(texts) if len(found.shares) > 1 else "everyone")
     return "<tr>" + "".join(f'<td style="{CELL}">{text}</td>' for text in cells) + "</tr>"

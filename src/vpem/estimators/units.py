@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.arrays import Block
-from vpem.core.blocks.factors import make_block
+from vpem.core.blocks.density import Density
+from vpem.core.blocks.factors import rescaled
 from vpem.core.blocks.overall import column_moments
 from vpem.core.network.parties import Network
 from vpem.core.rows import Rows, Table, row_chunks
@@ -66,14 +66,17 @@ class Units:
         """What is fitted."""
         return table if self.scale is None else ScaledTable(table, self.scale)
 
-    def arrays(self, given: list[dict[str, Array]], network: Network) -> list[dict[str, Array]]:
+    def arrays(self, given: list[dict[str, Array]], network: Network, density: Density) -> list[dict[str, Array]]:
         """Means and covariances that a user gave of each block, as the fit needs them."""
         if self.scale is None:
             return given
         found = []
-        for own, columns in zip(given, network.block_columns, strict=True):
-            factors = 1.0 / self.scale[columns]
-            found.append({name: _times(array, factors, name) for name, array in own.items()})
+        for own, hub, columns in zip(given, network.named_hubs(), network.block_columns, strict=True):
+            factors = 1.0 / self.scale[columns][density.scaled_columns(len(columns), hub.members)]
+            scaled: dict[str, Array] = dict(own)
+            for name in {"means", "covariances"} & set(own):
+                scaled[name] = rescaled(name, own[name], factors)
+            found.append(scaled)
         return found
 
     def mixture(self, mixture: Mixture, network: Network, *, back: bool) -> Mixture:
@@ -82,7 +85,8 @@ class Units:
             return mixture
         factors = self.scale if back else 1.0 / self.scale
         pairs = zip(mixture.blocks, network.block_columns, strict=True)
-        return replace(mixture, blocks=tuple(_rescaled(block, factors[columns]) for block, columns in pairs))
+        rescale = mixture.density.rescale
+        return replace(mixture, blocks=tuple(rescale(block, factors[columns]) for block, columns in pairs))
 
     def fit(self, result: MixtureFit, network: Network, *, back: bool) -> MixtureFit:
         """A fit of scaled columns; with `back`, in the columns' own units again."""
@@ -99,7 +103,7 @@ class Units:
         return found if likelihood is None else replace(found, log_likelihood=likelihood + self.shift)
 
 
-def find_units(table: Table, scale: Array | None = None) -> Units:
+def find_units(table: Table, scale: Array | None = None, scaled: NDArray[np.intp] | None = None) -> Units:
     """Deviations of a table's columns, of what is there; or given ones, for these rows.
 
     Parameters
@@ -107,27 +111,18 @@ def find_units(table: Table, scale: Array | None = None) -> Units:
     table : Table of shape (n_samples, n_features)
     scale : array of shape (n_features,), optional
         Of an earlier fit that this one goes on with.
+    scaled : array of int, optional
+        Columns that have a scale, by default all; that of the others is 1.
     """
     counts, _, variances, largest = column_moments(table)
     if scale is None:
         with np.errstate(invalid="ignore", over="ignore"):
             # What does not vary stays as it is, and so does what is too large, to be refused later.
             varies = (variances > (SAME * largest) ** 2) & np.isfinite(variances)
+            varies &= scaled is None or np.isin(np.arange(len(variances)), scaled)
         scale = np.sqrt(np.where(varies, variances, 1.0))
     n_rows = len(table)
     if (counts < n_rows).any():
         chunks = row_chunks(0, n_rows, table.shape[1])
         n_rows = sum(int((~np.isnan(table[rows]).all(axis=1)).sum()) for rows in chunks)
     return Units(scale, -float(counts @ np.log(scale)) / max(n_rows, 1))
-
-
-def _rescaled(block: Block, factors: Array) -> Block:
-    """A Gaussian block of columns that are multiplied by factors, (n_columns,)."""
-    arrays = block.arrays
-    return make_block(*(_times(arrays[name], factors, name) for name in ("means", "covariances")))
-
-
-def _times(array: Array, factors: Array, name: str) -> Array:
-    if name == "means":
-        return array * factors
-    return array * (np.outer(factors, factors) if array.ndim == 3 else factors**2)

@@ -41,7 +41,7 @@ def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
         shown = np.argsort(-nats, kind="stable")[:max_columns]
     distances = found.distances[:, shown].T
     limit = float(np.clip(np.abs(distances).max(), 0.5, 3.0))
-    names = _long_names(model)
+    names, labels = _long_names(model), model._coding.labels
     widest = max(len(names[column]) for column in shown)
     figure = make_figure(max(4.0, 1.6 + 0.075 * widest + 0.75 * n_components), max(3.0, 1.7 + 0.26 * len(shown)))
     axes = figure.add_subplot()
@@ -49,7 +49,8 @@ def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
     for row, column in enumerate(shown) if n_components <= MOST_CELLS else ():
         for k in range(n_components):
             colour = "white" if abs(distances[row, k]) > 0.65 * limit else "black"
-            text = short_number(found.means[k, column])
+            is_number = column not in found.categories
+            text = short_number(found.means[k, column]) if is_number else found.text(k, int(column), labels)
             axes.text(k, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_yticks(range(len(shown)), [names[column] for column in shown], fontsize=8)
     _name_components(axes.xaxis, found.shares)

@@ -41,25 +41,32 @@ def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = 
 
 
 def plot_selection(found: Sequence[Mapping[str, Any]]) -> Figure:
-    """BIC and AIC against the number of components, the smallest of each marked.
+    """Criteria against the number of components, the smallest of each marked.
 
     Parameters
     ----------
     found : sequence of mappings
-        With the keys `components`, `bic` and `aic`; both None for a number of components whose fit collapsed, which
-        becomes a dotted line. At least one has numbers.
+        With the keys `components`, `bic` and `aic`, perhaps `icl`, and perhaps `held_out`, the log-likelihood per
+        row of held-out rows, of which the largest is marked. None for a number of components whose fit collapsed,
+        which becomes a dotted line. At least one has numbers.
     """
     from matplotlib.ticker import MaxNLocator
 
     figure = make_figure(6.4, 4.0)
     axes = figure.add_subplot()
     sizes = [one["components"] for one in found]
-    for number, name in enumerate(("bic", "aic")):
+    names = [name for name in ("bic", "aic", "icl", "held_out") if name in found[0]]
+    for number, name in enumerate(names):
         values = [math.nan if one[name] is None else one[name] for one in found]
-        look = STYLES[2 * number]
-        axes.plot(sizes, values, label=name.upper(), marker=".", **look)
-        best = min((place for place, value in enumerate(values) if not math.isnan(value)), key=values.__getitem__)
-        axes.scatter(sizes[best], values[best], color=look["color"], s=60, zorder=3)
+        look, is_held_out = STYLES[(2 * number) % len(STYLES)], name == "held_out"
+        own = axes.twinx() if is_held_out else axes
+        own.plot(sizes, values, label="held out" if is_held_out else name.upper(), marker=".", **look)
+        there = (place for place, value in enumerate(values) if not math.isnan(value))
+        best = (max if is_held_out else min)(there, key=values.__getitem__)
+        own.scatter(sizes[best], values[best], color=look["color"], s=60, zorder=3)
+        if is_held_out:
+            own.set_ylabel("log-likelihood of held-out rows: the larger, the better")
+            own.legend(frameon=False, loc="lower right")
     collapsed = [one["components"] for one in found if one["bic"] is None]
     for number, size in enumerate(collapsed):
         axes.axvline(size, color="#999999", linestyle=":", label="collapsed" if number == 0 else None)

@@ -7,6 +7,7 @@ from vpem.meaning.certainty import Certainty, make_certainty, typicality
 from vpem.meaning.comparing import Comparison, compare_models, verdict_of
 from vpem.meaning.imputing import impute_rows
 from vpem.meaning.information import Information, block_information, column_information, entropy, whole_information
+from vpem.meaning.pooling import pooling_gains
 from vpem.meaning.profiles import Profile, make_profile
 from vpem.words import as_bytes, as_count, short_number
 
@@ -24,6 +25,7 @@ __all__ = [
     "impute_rows",
     "make_certainty",
     "make_profile",
+    "pooling_gains",
     "short_number",
     "typicality",
     "verdict_of",

@@ -35,6 +35,8 @@ class Comparison:
     """Rows that every model has some value of."""
     same_columns: bool
     """Whether log-likelihoods and criteria are of the same columns, and can be compared."""
+    refusal: str = ""
+    """Why log-likelihoods and criteria are left out: some column is a density here and a probability there."""
 
 
 def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = None) -> Comparison:
@@ -55,8 +57,9 @@ def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = Non
     findings = [found for _, found in judged]
     trajectories = [[float(bound) for bound in one.lower_bounds_] for one in fitted]
     same = len({frozenset(own) for own in columns}) == 1
+    refusal = _refusal(models)
     if tables is None:
-        return Comparison(list(models), facts, findings, trajectories, None, 0, same)
+        return Comparison(list(models), facts, findings, trajectories, None, 0, same, refusal)
     arrays = [np.asarray(table, dtype=np.float64) for table in tables]
     if len(arrays) != len(fitted) or len({len(array) for array in arrays}) > 1:
         shapes = [array.shape for array in arrays]
@@ -77,9 +80,25 @@ def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = Non
             score = one.score(array[there])
         misfit = -2 * score * n_rows
         criteria = {"bic": misfit + own["parameters"] * math.log(n_rows), "aic": misfit + 2 * own["parameters"]}
-        own |= {"log_likelihood": score, **criteria}
+        if not refusal:
+            own |= {"log_likelihood": score, **criteria}
     agreement = np.array([[adjusted_rand_score(one, other) for other in labels] for one in labels])
-    return Comparison(list(models), facts, findings, trajectories, agreement, n_rows, same)
+    return Comparison(list(models), facts, findings, trajectories, agreement, n_rows, same, refusal)
+
+
+def _refusal(models: Mapping[str, Any]) -> str:
+    """Which column's log-densities do not compare, if there is one."""
+    known: dict[str, tuple[str, str]] = {}
+    for name, model in models.items():
+        for column, measure in model._measures().items():
+            other, expected = known.setdefault(column, (name, measure))
+            if measure != expected:
+                return (
+                    f"the likelihoods of {other} and {name} do not compare, nor do BIC and AIC: column {column!r} "
+                    f"has a {expected} in one and a {measure} in the other; compare labels, or models of the same "
+                    "families"
+                )
+    return ""
 
 
 def verdict_of(model: Any) -> tuple[Colour | None, list[Finding]]:

@@ -17,7 +17,8 @@ def impute_rows(
 
     Within a component a gap depends on the other columns of its block; how likely the component is depends on all
     columns. Variances add up by the law of total variance: the mean of the variances within components, and the
-    variance of the means between them.
+    variance of the means between them. A gap among categories becomes the most probable one, and its deviation is the
+    probability that it is another.
 
     Parameters
     ----------
@@ -45,6 +46,12 @@ def impute_rows(
         means, within = density.conditional(block, XT), density.conditional_deviations(block, XT)
         centre = (shares * means).sum(axis=0)
         variances = (shares * (within**2 + (means - centre) ** 2)).sum(axis=0)
+        for column in range(len(XT)):
+            shown = density.categories(block, column)
+            if shown is not None:
+                probabilities = shares[:, 0].T @ shown
+                centre[column] = probabilities.argmax(axis=1)
+                variances[column] = np.square(1.0 - probabilities.max(axis=1))
         gaps = np.isnan(XT)
         filled[place] = np.where(gaps, centre, XT).T
         deviations[place] = np.where(gaps, np.sqrt(variances), 0.0).T

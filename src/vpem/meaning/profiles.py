@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block
 from vpem.core.blocks.density import Density
+from vpem.words import short_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +28,43 @@ class Profile:
     """(n_features,): of all components together."""
     overall_deviations: Array
     """(n_features,): of all components together; they include what lies between the means."""
+    categories: Mapping[int, Array] = field(default_factory=dict)
+    """Column to the probabilities of its categories, (n_components, n_categories), where it has some."""
 
-    @property
+    @cached_property
     def distances(self) -> Array:
-        """How far each mean is from everyone's, in overall deviations, with a sign; (n_components, n_features)."""
-        distances: Array = (self.means - self.overall_means) / self.overall_deviations
-        return distances
+        """How far each mean is from everyone's, in overall deviations, with a sign; (n_components, n_features).
+
+        Of a column with categories, this is said of the share of one category: see `typical`.
+        """
+        spread = np.where(self.overall_deviations > 0, self.overall_deviations, 1.0)
+        found: Array = (self.means - self.overall_means) / spread
+        for column, own in self.categories.items():
+            found[:, column] = np.take_along_axis(self._unlike(own), self.typical[column][:, None], axis=1)[:, 0]
+        return found
+
+    @cached_property
+    def typical(self) -> dict[int, NDArray[np.intp]]:
+        """Column with categories to the one of each component whose share is farthest above everyone's."""
+        return {column: self._unlike(own).argmax(axis=1) for column, own in self.categories.items()}
+
+    def _unlike(self, probabilities: Array) -> Array:
+        """Shares of categories against everyone's, in everyone's deviations."""
+        everyone = self.shares @ probabilities
+        found: Array = (probabilities - everyone) / np.sqrt(np.maximum(everyone * (1 - everyone), 1e-12))
+        return found
+
+    def text(self, k: int | None, column: int, labels: Mapping[int, Sequence[str]]) -> str:
+        """A component's values of one column in words, or everyone's: mean and deviation, or a category's share."""
+        own = self.categories.get(column)
+        if own is None:
+            mean = self.overall_means[column] if k is None else self.means[k, column]
+            deviation = self.overall_deviations[column] if k is None else self.deviations[k, column]
+            return f"{short_number(mean)} ± {short_number(deviation)}"
+        shares = self.shares @ own if k is None else own[k]
+        place = int(shares.argmax() if k is None else self.typical[column][k])
+        name = labels[column][place] if column in labels else str(place)
+        return f"{name} {shares[place]:.0%}"
 
 
 def make_profile(
@@ -51,4 +85,10 @@ def make_profile(
     deviations = np.concatenate([density.deviations(block) for block in blocks], axis=1)[:, order]
     overall = weights @ means
     spread = np.sqrt(weights @ (deviations**2 + (means - overall) ** 2))
-    return Profile(np.asarray(weights), means, deviations, overall, spread)
+    categories = {
+        int(column): found
+        for block, own in zip(blocks, columns, strict=True)
+        for place, column in enumerate(own)
+        if (found := density.categories(block, place)) is not None
+    }
+    return Profile(np.asarray(weights), means, deviations, overall, spread, categories)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from vpem.reading.coding import Coded, to_codes
+from vpem.reading.columns import Fault
 from vpem.reading.dialect import Form
 from vpem.reading.joining import Rows, as_names, join_parts
 from vpem.reading.opening import look
-from vpem.reading.problems import PYTHON, TableError, complain, unknown
+from vpem.reading.problems import PYTHON, Problem, TableError, complain, unknown
 from vpem.reading.taking import Part, Reader
 
 
@@ -21,6 +24,8 @@ def join_frames(
     on: str | Sequence[str],
     keep: Callable[[str, str], bool],
     form: Form | None = None,
+    *,
+    codes: bool = False,
 ) -> Rows:
     """Several parties' tables side by side, by id, as `join` does with files.
 
@@ -34,8 +39,10 @@ def join_frames(
         Of a party and a column's name there: whether to read it.
     form : Form, optional
         How files are written, as far as it is not to be found out.
+    codes : bool, default=False
+        Whether words are coded, as categories.
     """
-    reader = Reader(as_names(on), [], [], PYTHON)
+    reader = Reader(as_names(on), [], [], PYTHON, codes)
     if not reader.ids:
         raise TableError("expected on= to name at least one column, got none")
     parts = [_part(reader, str(party), table, keep, form) for party, table in tables.items()]
@@ -51,8 +58,8 @@ def _part(reader: Reader, party: str, table: Any, keep: Callable[[str, str], boo
             reader.add(party, str(error))
             return None
         part = reader.from_file(source, keep=lambda name: keep(party, name))
-        return None if part is None else Part(party, part.names, part.values, part.keys, part.originals)
-    columns = _columns(table, reader.ids)
+        return None if part is None else replace(part, party=party)
+    columns = columns_of(table, reader.ids)
     if columns is None:
         kind = type(table).__name__
         reader.add(party, f"{party}: expected a pandas, polars or Arrow table or a file's path, got {kind}")
@@ -79,7 +86,29 @@ def _part(reader: Reader, party: str, table: Any, keep: Callable[[str, str], boo
     return reader.from_arrow(pa.table(arrays), [name for name in wanted if name in arrays], party)
 
 
-def _columns(table: Any, ids: Sequence[str]) -> list[tuple[str, Any]] | None:
+def code_frame(columns: Sequence[tuple[str, Any]]) -> list[Coded]:
+    """Names and values of a table's columns as numbers, with words coded; TableError tells of all that cannot be."""
+    found, problems = [], []
+    for name, values in columns:
+        try:
+            array = _array(values)
+            coded = to_codes(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
+        except (pa.ArrowException, TypeError, ValueError):
+            coded = Fault(kind="kinds", text="expected numbers or words, got values of several kinds")
+        if isinstance(coded, Fault):
+            text = f"column {name!r}" + (" " if coded.kind == "empty" else ": ") + coded.text
+            problems.append(Problem(table="", text=text, kind=(name, coded.kind)))
+        else:
+            found.append(coded)
+    if problems:
+        try:
+            complain(problems, PYTHON)
+        except TableError as error:
+            raise TableError(f"{error}; leave such columns out of the table, or turn them into numbers") from None
+    return found
+
+
+def columns_of(table: Any, ids: Sequence[str] = ()) -> list[tuple[str, Any]] | None:
     """Names and values of a table's columns; None if this is no table."""
     if isinstance(table, Mapping):
         return [(str(name), values) for name, values in table.items()]

@@ -37,6 +37,8 @@ class Rows:
     """The same again, as the tables have them."""
     own_names: dict[str, list[str]] = field(default_factory=dict)
     """Of several tables: the names that the columns have there."""
+    words: dict[str, list[str]] = field(default_factory=dict)
+    """Of columns with categories, by name: what their numbers stand for."""
     notes: list[str] = field(default_factory=list)
     """What was done that the user may not expect."""
 
@@ -48,6 +50,7 @@ def read(
     columns: Sequence[str] | None = None,
     keep: Callable[[str], bool] = lambda _: True,
     form: Form | None = None,
+    codes: bool = False,
 ) -> Rows:
     """Read numbers from a file.
 
@@ -63,16 +66,19 @@ def read(
         Of all columns, only those are read for whose names it says so.
     form : Form, optional
         How the file is written, as far as it is not to be found out.
+    codes : bool, default=False
+        Whether words are coded, as categories.
     """
     source = path if isinstance(path, Source) else look(path, form)
-    reader = Reader(as_names(id_column), [], [])
+    reader = Reader(as_names(id_column), [], [], codes=codes)
     part = reader.from_file(source, columns, keep)
     complain(reader.problems)
     assert part is not None, "no problems"
     notes = told(reader.notes)
     if part.keys is None:
-        return Rows(part.names, part.values, notes=notes)
-    return Rows(part.names, part.values, **_named(part.keys, part.originals, reader.ids), notes=notes)
+        return Rows(part.names, part.values, words=part.words, notes=notes)
+    named = _named(part.keys, part.originals, reader.ids)
+    return Rows(part.names, part.values, **named, words=part.words, notes=notes)
 
 
 def read_texts(
@@ -96,14 +102,17 @@ def join(
     id_column: str | Sequence[str],
     keep: Callable[[str, str], bool] = lambda *_: True,
     form: Form | None = None,
+    *,
+    codes: bool = False,
 ) -> Rows:
     """Several parties' files side by side, by id; a row that a party lacks is missing there, not lost.
 
     A party is named after its file. A column name that several tables have gets the party's name in front. With
-    `keep`, only columns for whose party and name it says so are read. What is wrong with any file is in one message.
+    `keep`, only columns for whose party and name it says so are read; with `codes`, words are coded, as categories.
+    What is wrong with any file is in one message.
     """
     sources = [one if isinstance(one, Source) else look(one, form) for one in tables]
-    reader = Reader(as_names(id_column), [], [])
+    reader = Reader(as_names(id_column), [], [], codes=codes)
     count = Counter(source.party for source in sources)
     for name, times in count.items():
         if times > 1:
@@ -136,7 +145,10 @@ def join_parts(parts: Sequence[Part], reader: Reader) -> Rows:
             reader.problems.append(Problem(table=name, text=text))
     complain(reader.problems, reader.words)
     values, first = np.full((len(place), len(names)), np.nan), 0
+    words: dict[str, list[str]] = {}
     for part in parts:
+        called = dict(zip(part.names, parties[part.party], strict=True))
+        words |= {called[name]: own for name, own in part.words.items()}
         values[[place[key] for key in part.keys or ()], first : first + len(part.names)] = part.values
         first += len(part.names)
     return Rows(
@@ -144,6 +156,7 @@ def join_parts(parts: Sequence[Part], reader: Reader) -> Rows:
         values,
         parties=parties,
         own_names={part.party: part.names for part in parts},
+        words=words,
         notes=told(reader.notes),
         **_named(list(place), originals, reader.ids),
     )

@@ -38,6 +38,7 @@ class Words:
     ignore: str = "--ignore {}"
     id: str = "--id {}"
     quoted: bool = False
+    families: str = "--family auto takes words as categories"
 
     def ignoring(self, names: Sequence[str]) -> str:
         """What leaves these columns out."""
@@ -53,7 +54,9 @@ def _in_shell(text: str) -> str:
 
 
 PROGRAM = Words()
-PYTHON = Words("vpem.tables.join(..., ignore={})", "on={}", quoted=True)
+PYTHON = Words(
+    "vpem.tables.join(..., ignore={})", "on={}", quoted=True, families="VerticalMixture takes words as categories"
+)
 
 
 def complain(problems: Sequence[Problem], words: Words = PROGRAM) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from vpem.reading.coding import Coded, to_codes
 from vpem.reading.columns import Fault, counts_rows, to_numbers, to_texts
 from vpem.reading.opening import Source, lines_of, read_arrow
 from vpem.reading.problems import PROGRAM, Problem, Words, unknown
@@ -31,6 +32,8 @@ class Part:
     values: Array
     keys: list[Key] | None
     originals: list[tuple[Any, ...]] | None
+    words: dict[str, list[str]] = field(default_factory=dict)
+    """Of coded columns, by name: what their numbers stand for."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Reader:
     notes: list[tuple[str, str]]
     """Table and note."""
     words: Words = PROGRAM
+    codes: bool = False
+    """Whether words are coded, as categories."""
 
     def from_file(
         self, source: Source, columns: Sequence[str] | None = None, keep: Callable[[str], bool] = lambda _: True
@@ -89,16 +94,18 @@ class Reader:
         if len(self.problems) > before:
             return None
         keys = self._keys(table, place) if self.ids else None
-        values, faults = np.empty((table.num_rows, len(wanted))), {}
+        values, faults, words = np.empty((table.num_rows, len(wanted))), {}, {}
         dialect = None if source is None else source.dialect
         commas = dialect is not None and dialect.separator != "," and dialect.decimal == "."
         for number, name in enumerate(wanted):
-            found = to_numbers(table.column(name), may_have_commas=commas)
-            if isinstance(found, Fault):
-                faults[name] = found
+            coded = self._take(table.column(name), commas)
+            if isinstance(coded, Fault):
+                faults[name] = coded
                 continue
-            values[:, number] = found
-            if pa.types.is_boolean(table.column(name).type):
+            values[:, number] = found = coded.values
+            if coded.words is not None:
+                words[name] = coded.words
+            elif pa.types.is_boolean(table.column(name).type):
                 self.notes.append((place, f"column {name!r} is true or false: taken as 1 and 0"))
             if len(found) >= MANY and counts_rows(found):
                 note = f"column {name!r} counts the rows, {found[0]:.0f}, {found[1]:.0f}, ...: is it a measurement?"
@@ -109,7 +116,13 @@ class Reader:
         originals = None
         if keys is not None:
             originals = keys if dialect is not None else _tuples(table, self.ids)
-        return Part(party, list(wanted), values, keys, originals)
+        return Part(party, list(wanted), values, keys, originals, words)
+
+    def _take(self, column: Any, may_have_commas: bool) -> Coded | Fault:
+        if self.codes:
+            return to_codes(column, may_have_commas=may_have_commas)
+        found = to_numbers(column, may_have_commas=may_have_commas)
+        return found if isinstance(found, Fault) else Coded(found)
 
     def _add_faults(self, faults: dict[str, Fault], place: str, source: Source | None) -> None:
         rows = {fault.row for fault in faults.values() if fault.row is not None}
@@ -124,7 +137,7 @@ class Reader:
                 kind=(name, fault.kind),
                 column=name if fault.is_ignorable else None,
                 may_be_id=fault.may_be_id and not self.ids,
-                remedy=fault.remedy,
+                remedy=self.words.families if fault.kind == "words" and not self.codes else fault.remedy,
             )
 
     def add(self, table: str, text: str, **more: Any) -> None:

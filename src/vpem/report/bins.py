@@ -7,7 +7,7 @@ with few rows count as empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -120,6 +120,15 @@ def count_bins(
             table += np.bincount(numbers[:, one] * (n_pair_bins + 1) + numbers[:, other], minlength=table.size)
     tables = {pair: table.reshape(n_pair_bins + 1, -1)[:-1, :-1] for pair, table in pairs.items()}
     return Bins(observed, hide_small(counts[:, :-1]), {pair: hide_small(table) for pair, table in tables.items()})
+
+
+def count_categories(X: Table, sizes: Mapping[int, int]) -> dict[int, Counts]:
+    """How many rows have which category, of columns with so many; (n_categories,) each."""
+    found = {column: np.zeros(size, dtype=np.int64) for column, size in sizes.items()}
+    for chunk in _chunks(X, list(found)) if found else ():
+        for codes, own in zip(chunk.T, found.values(), strict=True):
+            own += np.bincount(codes[~np.isnan(codes)].astype(np.intp), minlength=len(own))
+    return found
 
 
 def hide_small(counts: Counts) -> Counts:

@@ -59,6 +59,7 @@ def make_comparison(found: Comparison, *, title: str = "Models side by side") ->
             "agreement": np.round(found.agreement, 3).tolist() if on_rows and found.agreement is not None else None,
             "rows": found.n_rows if on_rows else 0,
             "same_columns": found.same_columns,
+            "refusal": found.refusal,
             "version": metadata.version("vpem"),
         },
     )

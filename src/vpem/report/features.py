@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.rows import Table
-from vpem.report.bins import SMALLEST_COUNT, Bins, count_bins, find_limits
+from vpem.report.bins import SMALLEST_COUNT, Bins, count_bins, count_categories, find_limits
 from vpem.report.clusters import profile_of
 from vpem.report.marginals import component_curves
 from vpem.report.values import short
@@ -22,6 +22,9 @@ MOST_FEATURES = 200
 
 MOST_PAIRED = 12
 """Features that are counted in pairs."""
+
+MOST_CATEGORIES = 20
+"""Categories of a column in the page; the others are put together."""
 
 SHADES = 9
 """Of a cell with rows; 0 is an empty one."""
@@ -43,10 +46,13 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
     columns = sorted(ranked[:MOST_FEATURES].tolist())
     place_of = {column: place for place, column in enumerate(columns)}
     limits = find_limits(table, columns)
+    sizes = _sizes(profile, columns, limits)
     n_bins = int(np.clip(math.sqrt(len(table)), 5, 40))
     n_pair_bins = int(np.clip(math.sqrt(len(table) / 5), 4, 24))
     paired = sorted(place_of[column] for column in ranked[:MOST_PAIRED].tolist())
     bins = count_bins(table, columns, limits, n_bins, paired, n_pair_bins)
+    shares = count_categories(table, sizes)
+    families = dict(enumerate(getattr(model, "_texts", ())))
     party_of = {column: number for number, held in enumerate(model.partition_.values()) for column in held}
     hub_of = {column: number for number, hub in enumerate(model.hubs_) for column in hub.columns}
     features = []
@@ -61,6 +67,8 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
                 "limits": None if np.isnan(limits[place]).any() else limits[place].tolist(),
                 "counts": bins.counts[place].tolist(),
                 "observed": observed,
+                "family": families.get(column),
+                **_categories(model, profile, column, shares.get(column), hidden),
                 **_parameters(model, column, profile.deviations[:, column], limits[place], hidden),
                 **profile_of(profile, nats[column], column, hidden),
             }
@@ -78,6 +86,36 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
             for block, hub in zip(blocks, model.hubs_, strict=True)
         ],
         "missing": _missing(bins, len(table)),
+    }
+
+
+def _sizes(profile: Any, columns: Sequence[int], limits: Array) -> dict[int, int]:
+    """How many categories columns have; the limits of their pictures do not depend on the rows."""
+    found = {}
+    for place, column in enumerate(columns):
+        if column in profile.categories:
+            found[column] = profile.categories[column].shape[1]
+            limits[place] = -0.5, found[column] - 0.5
+    return found
+
+
+def _categories(
+    model: Any, profile: Any, column: int, counts: NDArray[np.int64] | None, hidden: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Names, shares of rows and of the components of one column's categories; those of few rows are put together."""
+    if counts is None:
+        return {}
+    labels = model._coding.labels.get(column) or [str(number) for number in range(len(counts))]
+    few = counts < SMALLEST_COUNT
+    order = [number for number in np.argsort(-counts, kind="stable").tolist() if not few[number]]
+    shown, own = order[:MOST_CATEGORIES], profile.categories[column]
+    total = max(1, int(counts.sum()))
+    rest = 1.0 - own[:, shown].sum(axis=1)
+    parts = np.concatenate([own[:, shown], np.maximum(rest, 0.0)[:, None]], axis=1)
+    return {
+        "labels": [*(str(labels[number])[:60] for number in shown), "others"],
+        "shares": short([*(counts[shown] / total), max(0.0, 1.0 - counts[shown].sum() / total)]),
+        "component_shares": short(np.where(hidden[:, None], np.nan, parts)),
     }
 
 

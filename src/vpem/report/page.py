@@ -86,12 +86,20 @@ def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names
     feature_names : sequence of str, optional
         By default the names of the fit, or else the columns' numbers.
     """
+    if getattr(model, "_has_families", False) and hasattr(model, "weights_"):
+        coded = model._read(X)  # what features show; the model itself codes the table where it is asked for labels
+        return fill_sheet("page.html", SCRIPTS, title, describe(model, coded, title, feature_names, X))
     table = _check(model, X)
     return fill_sheet("page.html", SCRIPTS, title, describe(model, table, title, feature_names))
 
 
-def describe(model: Any, table: Table, title: str, feature_names: Sequence[str] | None) -> dict[str, Any]:
-    """All that the page shows, as plain values: what each card has, one after another."""
+def describe(
+    model: Any, table: Table, title: str, feature_names: Sequence[str] | None, source: Any = None
+) -> dict[str, Any]:
+    """All that the page shows, as plain values: what each card has, one after another.
+
+    With families, `table` has codes of categories, and `source` is as the user has it.
+    """
     agents, shown = cards.all_agents(model), clusters.without_small(model, len(table))
     return {
         "smallest": SMALLEST_COUNT,
@@ -99,7 +107,7 @@ def describe(model: Any, table: Table, title: str, feature_names: Sequence[str] 
         **cards.facts_card(model, len(table), title),
         **cards.weights_card(model),
         **clusters.importance_card(shown, len(table)),
-        **clusters.certainty_card(model, table),
+        **clusters.certainty_card(model, table if source is None else source),
         **features_card(model, shown, table, _feature_names(model, feature_names)),
         **cards.trajectory_card(model),
         **cards.agreement_card(model),

@@ -72,19 +72,19 @@ def kmeans(
         centres = [np.asarray(init, dtype=np.float64)[:, held] for held in columns]
     elif init == "random":
         rows = random_rows(rng, len(X), n_clusters)
-        centres = problem.overall.rows(X, rows, network)
+        centres = problem.overall.centres(X, rows, network)
     else:
         centres = plus_plus_centres(problem, channel, n_clusters, rng)
-    variances = problem.overall.variances
     limits = [
-        movement_limit(tol, variances[held], part, X.shape[1]) for held, part in zip(columns, centres, strict=True)
+        movement_limit(tol, problem.overall.feature_variances(b, held), part, X.shape[1])
+        for b, (held, part) in enumerate(zip(columns, centres, strict=True))
     ]
     lowest, since_lowest = np.full(len(columns), np.inf), np.zeros(len(columns), dtype=int)
     converged, ended, n_iter = False, False, 0
     while n_iter < max_iter and not ended:
         n_iter += 1
         found = assign(problem, channel, centres)
-        moved = _cut(problem, found.means())
+        moved = _cut(centres, found.means())
         settled = np.array(
             [np.square(new - old).sum() <= limit for new, old, limit in zip(moved, centres, limits, strict=True)]
         )
@@ -103,7 +103,8 @@ def assign(problem: Problem, channel: Channel, centres: Sequence[Array], fill: P
 
     def alone(hub: int) -> Pass:
         columns = problem.columns_of[hub]
-        found = kmeans_pass(centres[hub], columns, np.zeros(len(columns), dtype=np.int64), problem.overall, ONE_VIEW)
+        zeros = np.zeros(len(columns), dtype=np.int64)
+        found = kmeans_pass(centres[hub], columns, zeros, problem.overall, ONE_VIEW, hub=hub)
         return replace(found, has_gaps=problem.overall.has_gaps[problem.order])
 
     halves = kmeans_pass(
@@ -119,9 +120,9 @@ def assign(problem: Problem, channel: Channel, centres: Sequence[Array], fill: P
     return sweep(problem, channel, halves, alone, Sum("cluster", 1))[0]
 
 
-def _cut(problem: Problem, packed: Array) -> list[Array]:
+def _cut(like: Sequence[Array], packed: Array) -> list[Array]:
     """Each block's part of an array whose columns are in the order of the blocks."""
-    ends = np.cumsum([len(held) for held in problem.network.block_columns])
+    ends = np.cumsum([part.shape[1] for part in like])
     return np.split(packed, ends[:-1], axis=1)
 
 
@@ -156,7 +157,7 @@ def plus_plus_centres(problem: Problem, channel: Channel, n_clusters: int, rng: 
             elif len(picked) < n_clusters:  # seen already, but computing it again is cheaper than keeping it
                 _see(problem, channel, picked[-1:], approach, counted=False)
         channel.flood(1 + n_tries)
-    return problem.overall.rows(X, picked, problem.network)
+    return problem.overall.centres(X, picked, problem.network)
 
 
 def _see(
@@ -168,7 +169,7 @@ def _see(
     counted: bool = True,
 ) -> None:
     """Visit the squared distances of all rows to some, as the root of the first hub sees them, a chunk at a time."""
-    centres = np.concatenate(problem.overall.rows(problem.X, rows, problem.network), axis=1)
+    centres = np.concatenate(problem.overall.centres(problem.X, rows, problem.network), axis=1)
     shape = Shape(len(problem.X), len(rows))
     for chunk, distances in distances_seen_first(problem, channel, centres):
         visit(chunk, distances)

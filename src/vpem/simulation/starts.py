@@ -11,7 +11,7 @@ from vpem.core.decisions.initial import KMEANS_MAX_ITER, KMEANS_TOL
 from vpem.core.decisions.labels import Labels
 from vpem.core.decisions.local import describe_rows, draw_seed
 from vpem.core.decisions.repair import Case, Repair
-from vpem.core.decisions.starts import around, start_from_labels, start_from_seed
+from vpem.core.decisions.starts import start_from_labels, start_from_seed
 from vpem.core.network.packets import encode_packet
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Shape
@@ -61,7 +61,8 @@ def make_start(problem: Problem, channel: Channel, settings: Settings, kind: str
     else:
         max_iter = KMEANS_MAX_ITER if kind == "kmeans" else 0
         found = kmeans(problem, channel, n_components, "k-means++", rng, max_iter=max_iter, tol=KMEANS_TOL)
-        before = around(found.centres, overall, density)
+        pairs = zip(found.centres, overall.blocks, strict=True)
+        before = tuple(density.around(part, block) for part, block in pairs)
         labelled = assign(problem, channel, found.centres, fill=problem.pack(density, before, n_components))
         # All roots begin with the same weights: what the root of the first hub sees, flooded where roots may differ.
         counts = labelled.counts[[channel.view_of_hub[0]]]
@@ -75,7 +76,8 @@ def agree_on_labels(problem: Problem, channel: Channel, n_components: int, rng: 
     """One label for each row, (n_samples,), from the labels of all blocks' own clusters."""
     blocks, seed = problem.network.block_columns, draw_seed(rng)
     counts, hubs = [int(own.counts.max()) for own in problem.overall.columns], range(len(blocks))
-    found = describe_rows(problem.X, blocks, counts, hubs, seed, problem.threads.map)
+    features = problem.overall.features
+    found = describe_rows(problem.X, blocks, counts, hubs, seed, problem.threads.map, features)
     packets = [encode_packet(hub, own) for hub, own in zip(hubs, found, strict=True)]
     return channel.exchange(Labels(n_components, seed), packets, Shape(len(problem.X), len(blocks)))
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.blocks.features import parts_of_kmeans
 from vpem.core.blocks.sweep import Pass, Sums
-from vpem.core.blocks.tiles import Distances, Tile
+from vpem.core.blocks.tiles import Tile
 from vpem.core.network.summation import Shape
 from vpem.core.rows import Rows, row_chunks
 from vpem.simulation.channel import Channel
@@ -140,7 +141,7 @@ def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> 
         Some of all rows, in order; all at once if the sum takes them whole, which sends it.
     distances : array of shape (n_rows, n_centres)
     """
-    contributions, adder = Distances(centres), channel.linear
+    contributions, adder = parts_of_kmeans(centres, problem.overall.by_features)[0], channel.linear
     shape, first = Shape(len(problem.X), len(centres)), int(channel.view_of_hub[0])
     n_targets = 1 if channel.is_exact else len(problem.network.hubs)
 

@@ -132,9 +132,9 @@ def begin_clusters(work: Work, progress: Progress) -> Progress:
     """Lloyd's algorithm from the chosen rows."""
     clustering = replace(_clustering(progress), closest=None, generator=None)
     if work.is_root:
-        centres = work.rows(clustering.picked)
+        centres = work.centres(clustering.picked)
         n_features = sum(map(len, work.roles.network.columns))
-        limit = movement_limit(KMEANS_TOL, work.overall.variances, centres, n_features)
+        limit = movement_limit(KMEANS_TOL, work.overall.feature_variances(0, work.columns), centres, n_features)
         clustering = replace(clustering, centres=centres, limit=limit, would_stop=False)
     return replace(progress, phase="cluster", clustering=clustering)
 
@@ -199,7 +199,7 @@ def offer_labels(work: Work, progress: Progress) -> Offer:
     if work.is_root:
         seed = label_exchange(roles.agreement, progress.start).seed
         counts = [int(work.overall.columns[0].counts.max())]
-        (found,) = describe_rows(work.table, [work.columns], counts, [work.hub], seed)
+        (found,) = describe_rows(work.table, [work.columns], counts, [work.hub], seed, features=work.overall.features)
         values = encode_packet(work.hub, found)
     return Offer(Shape(roles.n_rows, len(roles.network.hubs)), values)
 
@@ -219,7 +219,7 @@ def _start_from_labels(work: Work, progress: Progress, sums: Array) -> Progress:
     all_see_the_same = work.roles.agreement.summation.is_common or len(work.roles.network.hubs) == 1
     if clustering.centres is None:
         return begin_run(work, progress, None, None) if all_see_the_same else replace(progress, phase="weights")
-    before = work.density.start(clustering.centres, work.overall.blocks[0])
+    before = work.density.around(clustering.centres, work.overall.blocks[0])
     halves = work.kmeans_pass(clustering.centres, fill=before)
     found = work.collect(halves, slice(0, work.roles.n_rows), -0.5 * sums)
     block, collapsed = work.m_step(found.statistics()[0], before)
@@ -249,5 +249,5 @@ def _distances(work: Work, centres: Array) -> Array:
 
 
 def _offer_distances(work: Work, numbers: Integers) -> Offer:
-    values = _distances(work, work.rows(numbers)) if work.is_root else None
+    values = _distances(work, work.centres(numbers)) if work.is_root else None
     return Offer(Shape(work.roles.n_rows, len(numbers)), values)

@@ -130,10 +130,13 @@ class Work:
 
     @cached_property
     def lone(self) -> Network:
-        """A network of this root alone: its own block is all that it can describe."""
-        name = self.roles.network.parties[self.position]
-        alone = Position(0)
-        return Network((name,), (np.arange(self.table.shape[1], dtype=np.intp),), None, (Hub(alone, (alone,)),))
+        """A network of this root's hub alone: its own block is all that it can describe."""
+        network = self.roles.network
+        members = network.hub(self.position).members
+        ends = np.cumsum([len(network.columns[member]) for member in members])
+        held = np.split(np.arange(self.table.shape[1], dtype=np.intp), ends[:-1])
+        hub = Hub(Position(members.index(self.position)), tuple(map(Position, range(len(members)))))
+        return Network(tuple(network.parties[member] for member in members), tuple(held), None, (hub,))
 
     @cached_property
     def overall(self) -> Overall:
@@ -143,6 +146,10 @@ class Work:
     def rows(self, numbers: Integers) -> Array:
         """Its part of some rows; a gap becomes the column's mean."""
         return self.overall.rows(self.table, numbers.astype(np.intp), self.lone)[0]
+
+    def centres(self, numbers: Integers) -> Array:
+        """The same as centres of k-means."""
+        return self.overall.centres(self.table, numbers.astype(np.intp), self.lone)[0]
 
     @cached_property
     def columns(self) -> NDArray[np.intp]:

@@ -68,6 +68,15 @@ class Columns:
     """Largest size of a value."""
     has_gaps: NDArray[np.bool_]
     """Whether some value is missing."""
+    families: tuple[str, ...] = ()
+    """Of each column, where they differ; see `Density.families_of`."""
+
+    def take(self, chosen: NDArray[np.intp]) -> Columns:
+        """Some of the columns."""
+        numbers = {
+            name: getattr(self, name)[chosen] for name in ("counts", "means", "variances", "largest", "has_gaps")
+        }
+        return Columns(party=self.party, **numbers)
 
     @cached_property
     def noise(self) -> Array:

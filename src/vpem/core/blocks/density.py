@@ -9,7 +9,7 @@ treats blocks and statistics as opaque.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, Self
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.features import Features
 from vpem.core.blocks.tiles import Collector, Contributions, Layout, Numbers, Tile, first_columns
 
 
@@ -82,6 +83,36 @@ class Density(ABC):
     def n_parameters(self, n_components: int, n_columns: int) -> int:
         """Free parameters of one block."""
         return sum(prod(shape) for shape in self.shapes(n_components, n_columns).values())
+
+    def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
+        """What a block of these parties' columns is told of their families; nothing, if all columns are of one."""
+        del parties
+        return ()
+
+    def block_shapes(
+        self, n_components: int, n_columns: int, parties: Sequence[Hashable]
+    ) -> dict[str, tuple[int, ...]]:
+        """`shapes` of the block of these parties' columns, where they depend on whose they are."""
+        del parties
+        return self.shapes(n_components, n_columns)
+
+    def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
+        """Arrays of the block of these parties that need not be given, as there is no choice."""
+        del parties
+        return {name: np.zeros(shape) for name, shape in shapes.items() if 0 in shape}
+
+    def n_block_parameters(self, block: Block) -> int:
+        """`n_parameters` of one block."""
+        return self.n_parameters(*self.means(block).shape)
+
+    def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:
+        """Which columns of the block of these parties can be divided by their deviations before a fit."""
+        del parties
+        return np.arange(n_columns)
+
+    def rescale(self, block: Block, factors: Array) -> Block:
+        """Block of columns that are multiplied by factors, (n_columns,); for `standardize`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be standardized")
 
     @abstractmethod
     def to_vector(self, block: Block) -> Array:
@@ -215,6 +246,18 @@ class Density(ABC):
             array[components] = fresh.arrays[name]
         return Block(**found)
 
+    def features(self, everything: Block) -> Features | None:
+        """How k-means compares rows, before EM; None: by the columns as they are.
+
+        `everything` is the block's part of `overall`, which all who have the block's columns know.
+        """
+        del everything
+        return None
+
+    def around(self, centres: Array, everything: Block) -> Block:
+        """`start` around centres of k-means, (n_components, n_features); see `features`."""
+        return self.start(centres, everything)
+
     # For people, predictions and reports
 
     @abstractmethod
@@ -249,6 +292,20 @@ class Density(ABC):
 
     def values(self, block: Block, column: int) -> Array | None:
         """The values that one column can have, all but the most unlikely, (n_values,); None: it is continuous."""
+        del block, column
+        return None
+
+    def categories(self, block: Block, column: int) -> Array | None:
+        """Probabilities of one column's categories, (n_components, n_categories); None: its values are numbers."""
+        del block, column
+        return None
+
+    def measure(self, block: Block, column: int) -> str:
+        """What one column's log-densities are of: "density", which depends on the unit, "probability", or both."""
+        return "density" if self.values(block, column) is None else "probability"
+
+    def point_mass(self, block: Block, column: int) -> Array | None:
+        """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
         del block, column
         return None
 

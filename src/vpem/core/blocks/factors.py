@@ -168,6 +168,13 @@ def variances(covariances: Array) -> Array:
     return found
 
 
+def rescaled(name: str, array: Array, factors: Array) -> Array:
+    """Means or covariances of columns that are multiplied by factors, (n_columns,)."""
+    if name == "means":
+        return array * factors
+    return array * (np.outer(factors, factors) if array.ndim == 3 else factors**2)
+
+
 def regressions(covariances: Array, XT: Array) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp], Array]]:
     """Which columns are gaps, in which rows, and the slopes with which these follow from the others.
 

@@ -18,6 +18,7 @@ from vpem.core.blocks.factors import (
     make_block,
     make_statistics,
     regressions,
+    rescaled,
     scale_statistics,
     variances,
 )
@@ -104,6 +105,10 @@ class Gaussian(Density):
             return found
         arrays = {**({} if found is None else found.arrays), **given}
         return make_block(arrays["means"], arrays["covariances"])
+
+    def rescale(self, block: Block, factors: Array) -> Block:
+        """See `Density`."""
+        return make_block(*(rescaled(name, block.arrays[name], factors) for name in ("means", "covariances")))
 
     def n_parameters(self, n_components: int, n_columns: int) -> int:
         """Free numbers in means and covariances."""

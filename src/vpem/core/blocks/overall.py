@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks import kernels
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.density import Density
+from vpem.core.blocks.features import Features, FeaturesOfBlocks
 from vpem.core.blocks.tiles import Tile, columns_first
 from vpem.core.network.parties import Network
 from vpem.core.rows import Table, row_chunks
@@ -36,6 +38,31 @@ class Overall:
     """The same by block, for M-steps."""
     has_gaps: NDArray[np.bool_]
     """(n_features,): whether some value is missing."""
+    features: tuple[Features, ...] = ()
+    """How k-means compares each block's rows; empty: by the columns as they are."""
+
+    @cached_property
+    def by_features(self) -> FeaturesOfBlocks | None:
+        """The same for all blocks."""
+        return FeaturesOfBlocks(self.features) if self.features else None
+
+    def features_of(self, hub: int) -> FeaturesOfBlocks | None:
+        """The same for one block."""
+        return FeaturesOfBlocks(self.features[hub : hub + 1]) if self.features else None
+
+    def centres(self, X: Table, numbers: NDArray[np.intp], network: Network) -> list[Array]:
+        """Each block's part of some rows, as centres of k-means; (n_rows, n_columns or n_features)."""
+        found = self.rows(X, numbers, network)
+        if not self.features:
+            return found
+        return [np.ascontiguousarray(own.make(part.T).T) for own, part in zip(self.features, found, strict=True)]
+
+    def feature_variances(self, b: int, held: NDArray[np.intp]) -> Array:
+        """What centres of k-means may move by is measured in these; (n_columns or n_features,)."""
+        if not self.features:
+            return self.variances[held]
+        widths = self.features[b].widths
+        return np.repeat(1.0 / np.array(widths, dtype=np.float64), widths)
 
     def rows(self, X: Table, numbers: NDArray[np.intp], network: Network) -> list[Array]:
         """Each block's part of some rows, as centres or means; (n_rows, n_columns). Gaps become column means."""
@@ -75,6 +102,11 @@ def too_large(value: float, column: int, party: object, why: str = "; scale the 
     )
 
 
+def _known(features: tuple[Features | None, ...]) -> tuple[Features, ...]:
+    found = tuple(own for own in features if own is not None)
+    return found if len(found) == len(features) else ()
+
+
 def look_again(overall: Overall, X: Table, network: Network) -> Overall:
     """The first rows' moments, with the sizes of more rows of a stream."""
     counts, *_, largest = column_moments(X)
@@ -109,6 +141,7 @@ def describe(X: Table, network: Network, density: Density | None = None) -> Over
             variances=variances[held],
             largest=largest[held],
             has_gaps=has_gaps[held],
+            families=() if density is None else density.families_of([network.parties[m] for m in hub.members]),
         )
         for hub, held in zip(network.hubs, network.block_columns, strict=True)
     )
@@ -119,7 +152,8 @@ def describe(X: Table, network: Network, density: Density | None = None) -> Over
             return shared_statistics(X, network, density, first, lambda n_rows: np.ones((n_rows, 1)), has_gaps)[1]
 
         blocks = density.overall(columns, collect)
-    return Overall(means, variances, tuple(blocks), columns, has_gaps)
+    features = () if density is None else tuple(density.features(block) for block in blocks)
+    return Overall(means, variances, tuple(blocks), columns, has_gaps, _known(features))
 
 
 def shared_statistics(

@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks import kernels, matrix_kernels
+from vpem.core.blocks import family_kernels, kernels, matrix_kernels
 from vpem.core.blocks.arrays import Array, Block, Statistics
 from vpem.core.blocks.density import Packed
 from vpem.core.blocks.factors import block_statistics, log_contribution, make_block
@@ -370,6 +370,7 @@ class Tally(ColumnTally):
 
 def warm_up() -> None:
     """Compile everything for double precision, or read it from disk, before it is needed."""
+    family_kernels.warm_up()
     X, one = np.zeros((2, 4)), np.ones((1, 1, 2))
     X[1, 1] = X[1, 3] = np.nan
     XT, zeros = columns_first(X, np.arange(4)), np.zeros(4, dtype=np.int64)

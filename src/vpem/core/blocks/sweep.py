@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from vpem.core.blocks import kernels
 from vpem.core.blocks.arrays import Statistics
 from vpem.core.blocks.density import Packed
+from vpem.core.blocks.features import FeatureTally, parts_of_kmeans
 from vpem.core.blocks.overall import Overall
 from vpem.core.blocks.tiles import (
     Collector,
     ColumnTally,
     Contributions,
-    Distances,
     Numbers,
     Tile,
     columns_first,
@@ -78,7 +78,7 @@ class Sums:
 
     def means(self) -> Array:
         """Weighted means of all columns in k-means, in the order of the pass; (n_components, n_columns)."""
-        assert isinstance(self.collected, ColumnTally), "k-means collects columns"
+        assert isinstance(self.collected, ColumnTally | FeatureTally), "k-means collects columns"
         return self.collected.means()
 
     seen: list[tuple[Array, slice]] = field(default_factory=list)
@@ -284,16 +284,22 @@ def kmeans_pass(
     fill: Packed | None = None,
     n_views: int = 1,
     separate: bool = False,
+    hub: int | None = None,
 ) -> Pass:
     """Every row to the nearest of the centres, (n_centres, n_columns), by sums of -1/2 squared distances.
 
+    Where `overall` compares rows by features, centres are (n_centres, n_features); `hub` is the one whose columns
+    these are, if they are not those of all.
+
     With `fill`, for which gaps are filled in, blocks are collected as EM needs them; otherwise each column by itself.
     """
-    collector: Callable[[], Collector] = partial(ColumnTally, centres)
+    features = overall.by_features if hub is None else overall.features_of(hub)
+    contributions, collector = parts_of_kmeans(centres, features)
     if fill is not None:
-        collector = fill.collector(overall.means[order], overall.variances[order], centres)
+        middle = centres if features is None else None
+        collector = fill.collector(overall.means[order], overall.variances[order], middle)
     return Pass(
-        contributions=Distances(centres),
+        contributions=contributions,
         n_components=len(centres),
         order=order,
         block_of_column=block_of_column,

@@ -16,6 +16,7 @@ Array = NDArray[np.float64]
 
 HUB_TIES = 0
 START = 1
+FOLDS = 2
 """Purposes of the shared seed; see `shared_generator`."""
 
 KMEANS_TOL = 1e-4
@@ -32,6 +33,11 @@ PATIENCE = 5
 def shared_generator(seed: int, *purpose: int) -> np.random.Generator:
     """Generator that every party can make by itself; other purposes, other numbers."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=purpose))
+
+
+def shared_folds(seed: int, n_samples: int, n_folds: int) -> NDArray[np.intp]:
+    """The fold of each row, (n_samples,), from 0; folds differ by one row at most, and need no message."""
+    return (shared_generator(seed, FOLDS).permutation(n_samples) % n_folds).astype(np.intp)
 
 
 def random_responsibilities(rng: np.random.Generator, n_samples: int, n_components: int) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
+from vpem.core.blocks.features import Features
 from vpem.core.blocks.tiles import ColumnTally, Distances, Tile, columns_first
 from vpem.core.decisions.initial import (
     KMEANS_TOL,
@@ -55,6 +56,7 @@ def describe_rows(
     hubs: Sequence[int],
     seed: int,
     run: Run = map,
+    features: Sequence[Features] = (),
 ) -> list[LocalLabels]:
     """Local labels of some hubs: of all in the simulation, of its own at an agent.
 
@@ -71,18 +73,21 @@ def describe_rows(
         From `draw_seed`.
     run : callable, optional
         How to call a function for each hub: by default one after the other.
+    features : sequence of Features, optional
+        How each hub compares its rows; by default, by the columns as they are.
     """
-    samples = _draw_samples(X, blocks, counts, seed)
+    samples = _draw_samples(X, blocks, counts, seed, features)
 
     def cluster(number: int) -> tuple[Array, Array]:
-        return local_clusters(samples[number], np.random.default_rng([seed, 1 + hubs[number]]))
+        generator = np.random.default_rng([seed, 1 + hubs[number]])
+        return local_clusters(samples[number], generator, is_scaled=bool(features))
 
     found = list(run(cluster, range(len(blocks))))
     codes = np.empty((len(blocks), len(X)), dtype=np.uint8)
     sums = [np.zeros((2, len(centres))) for _, centres in found]
     for rows, chunk in _chunks(X):
         for block, (held, (scales, centres), own) in enumerate(zip(blocks, found, sums, strict=True)):
-            XT = columns_first(chunk, held) / scales[:, None]
+            XT = _columns(chunk, held, block, features) / scales[:, None]
             codes[block, rows], squares = nearest(XT, centres)
             is_there = codes[block, rows] != ABSENT
             labels = codes[block, rows][is_there]
@@ -93,10 +98,10 @@ def describe_rows(
     ]
 
 
-def local_clusters(XT: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def local_clusters(XT: Array, rng: np.random.Generator, *, is_scaled: bool = False) -> tuple[Array, Array]:
     """Deviations of columns, and centres of local clusters in units of these, from a sample (n_columns, n_rows).
 
-    There are at most `MOST_LOCAL` clusters, and fewer if the rows cannot be told apart.
+    There are at most `MOST_LOCAL` clusters, and fewer if the rows cannot be told apart. Features are scaled already.
     """
     is_there = ~np.isnan(XT)
     counts = is_there.sum(axis=1)
@@ -104,7 +109,7 @@ def local_clusters(XT: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     deviations = np.where(is_there, XT - means[:, None], 0.0)
     scales = np.sqrt(np.square(deviations).sum(axis=1) / np.maximum(counts, 1))
     # A column of which the sample has nothing tells nothing.
-    scales = np.where(counts == 0, np.inf, np.where(scales > 0, scales, 1.0))
+    scales = np.where(counts == 0, np.inf, np.where((scales > 0) & (not is_scaled), scales, 1.0))
     XT = XT / scales[:, None]
     filled = np.where(is_there, XT, (means / scales)[:, None])
     best, lowest = np.empty((0, len(XT))), np.inf
@@ -123,14 +128,22 @@ def nearest(XT: Array, centres: Array) -> tuple[NDArray[np.uint8], Array]:
     return codes, -2.0 * largest
 
 
-def _draw_samples(X: Table, blocks: Sequence[Columns], counts: Sequence[int], seed: int) -> list[Array]:
+def _columns(chunk: NDArray[np.floating], held: Columns, block: int, features: Sequence[Features]) -> Array:
+    """A hub's rows as it compares them, (n_columns or n_features, n_rows)."""
+    XT = columns_first(chunk, held)
+    return np.ascontiguousarray(features[block].make(XT)) if features else XT
+
+
+def _draw_samples(
+    X: Table, blocks: Sequence[Columns], counts: Sequence[int], seed: int, features: Sequence[Features]
+) -> list[Array]:
     """Some of the rows that each hub has, (n_columns, n_rows): all, if they are few."""
     rng = np.random.default_rng([seed, 0])
     parts: list[list[Array]] = [[] for _ in blocks]
     for _, chunk in _chunks(X):
         lots = rng.random(len(chunk))
-        for held, count, own in zip(blocks, counts, parts, strict=True):
-            XT = columns_first(chunk[lots * count < SAMPLE], held)
+        for block, (held, count, own) in enumerate(zip(blocks, counts, parts, strict=True)):
+            XT = _columns(chunk[lots * count < SAMPLE], held, block, features)
             own.append(XT[:, ~np.isnan(XT).all(axis=0)])
     return [np.ascontiguousarray(np.concatenate(own, axis=1)) for own in parts]
 

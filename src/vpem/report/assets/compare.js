@@ -42,7 +42,7 @@ function addModels() {
   about(
     "models",
     onRows ? `Log-likelihood, BIC and AIC are those of the same ${sayCount(data.rows)} rows; of BIC and AIC, the smaller is the better.` : "Without a table, the log-likelihood is that of each model's own fit.",
-    data.same_columns ? "" : "The models have different columns: their log-likelihoods and criteria do not compare.",
+    data.refusal || data.same_columns ? data.refusal : "The models have different columns: their log-likelihoods and criteria do not compare.",
   );
   const heads = data.names.map((name) => make("th", { scope: "col" }, name));
   const rows = lines().map(([name, cells]) =>

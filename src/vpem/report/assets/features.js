@@ -41,8 +41,32 @@ function legend(id, shown, describe) {
   );
 }
 
+/** Bars of the rows' shares of categories, with a mark for the share in each component. */
+function paintCategories(feature, width) {
+  const shown = components.filter((component) => feature.means[component] !== null);
+  const [row, left, right] = [22, Math.min(0.4 * width, 170), width - 50];
+  const x = scale(0, 1, left, right);
+  const parts = feature.labels.flatMap((name, number) => {
+    const top = 6 + row * number;
+    const share = feature.shares[number];
+    const text = name.length > 24 ? `${name.slice(0, 23)}\u2026` : name;
+    return [
+      draw("text", { x: left - 6, y: top + 13, "text-anchor": "end" }, text),
+      draw("rect", { class: "bars", x: left, y: top, width: Math.max(0, x(share) - left), height: row - 5 }),
+      draw("text", { x: right + 6, y: top + 13 }, sayShare(share)),
+      ...shown.map((component) => {
+        const at = x(feature.component_shares[component][number]);
+        return draw("line", { class: "curve", stroke: componentColour(component), x1: at, x2: at, y1: top - 1, y2: top + row - 4 });
+      }),
+    ];
+  });
+  const label = `Shares of the categories of ${feature.name} in all rows, and in ${sayMany(shown.length, "component")}.`;
+  return canvas(width, row * feature.labels.length + 12, label, ...parts);
+}
+
 function paintMarginal(width) {
   const feature = data.features[Number(find("#feature").value)];
+  if (feature && feature.labels) return paintCategories(feature, width);
   if (!feature || !feature.limits) return emptyFigure(width, "too few values to be shown");
   const span = feature.limits[1] - feature.limits[0];
   const nBins = feature.counts.length;
@@ -85,12 +109,26 @@ function tellMarginal() {
     legend("marginals", [], String);
     return;
   }
-  const inside = feature.counts.reduce((sum, count) => sum + count, 0);
   const gaps = data.rows - feature.observed;
+  if (feature.labels) {
+    caption(
+      "marginals",
+      `${feature.name}, held by ${nameOf(feature.party)}: categories. Bars are shares of the rows, lines those within the components.` +
+        (gaps ? ` ${sayShare(gaps / data.rows)} are missing.` : ""),
+    );
+    const many = components.filter((component) => feature.means[component] !== null);
+    legend("marginals", many, (component) => {
+      const shares = feature.component_shares[component];
+      const largest = shares.indexOf(Math.max(...shares));
+      return `component ${component}: ${feature.labels[largest]} ${sayShare(shares[largest])}`;
+    });
+    return;
+  }
+  const inside = feature.counts.reduce((sum, count) => sum + count, 0);
   const hidden = components.filter((component) => feature.means[component] === null).length;
   caption(
     "marginals",
-    `${feature.name}, held by ${nameOf(feature.party)}. ` +
+    `${feature.name}, held by ${nameOf(feature.party)}${feature.family ? ` (${feature.family})` : ""}. ` +
       `${sayShare(1 - inside / Math.max(1, feature.observed))} of the values lie outside, or in bins with fewer than ${data.smallest} rows, which are left empty.` +
       (gaps ? ` ${sayShare(gaps / data.rows)} are missing.` : "") +
       (hidden ? ` ${sayMany(hidden, "component")} with fewer than ${data.smallest} values not drawn.` : ""),

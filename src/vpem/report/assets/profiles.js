@@ -45,6 +45,7 @@ function tellProfile(feature, component) {
   const mean = meanOf(feature, component);
   const holder = `${feature.name}, held by ${nameOf(feature.party)}`;
   if (mean === null) return `${holder}: component ${component} has too few values to be shown.`;
+  if (feature.labels) return `${holder}: ${sayCategory(feature, component)} in component ${component}, ${sayCategory(feature, null)} in all rows.`;
   const own = `${holder}: ${say(mean)} \u00b1 ${say(deviationOf(feature, component), 3)} in component ${component}`;
   if (feature.distances === null) return `${own}; some components have too few values to tell what everyone has.`;
   const [centre, spread] = feature.everyone;
@@ -67,6 +68,13 @@ function sayShortValue(value) {
   return size >= 100 ? sayCount(Math.round(value)) : say(value, 3);
 }
 
+/** The most common category and its share, in a component or in all rows. */
+function sayCategory(feature, component) {
+  const shares = component === null ? feature.shares : feature.component_shares[component];
+  const largest = shares.indexOf(Math.max(...shares));
+  return `${feature.labels[largest]} ${sayShare(shares[largest])}`;
+}
+
 /** One cell of the profiles' table: the mean and the deviation, on a ground that tells the distance. */
 function profileCell(feature, component, limit) {
   const mean = meanOf(feature, component);
@@ -74,9 +82,9 @@ function profileCell(feature, component, limit) {
   const cell = make(
     "td",
     { class: `heat ${isBelow(feature, component) ? "below" : "above"}`, title: tellProfile(feature, component) },
-    make("span", {}, sayShortValue(mean)),
-    " ",
-    make("small", {}, `\u00b1 ${sayShortValue(deviationOf(feature, component))}`),
+    ...(feature.labels
+      ? [make("small", {}, sayCategory(feature, component))]
+      : [make("span", {}, sayShortValue(mean)), " ", make("small", {}, `\u00b1 ${sayShortValue(deviationOf(feature, component))}`)]),
   );
   cell.style.setProperty("--depth", `${(50 * depthOf(feature, component, limit)).toFixed(1)}%`);
   const tell = () => caption("profiles", tellProfile(feature, component));
@@ -88,7 +96,7 @@ function profileCell(feature, component, limit) {
 function profileRow(feature, grouped, limit) {
   const party = grouped || data.features.every((one) => one.party === feature.party) ? null : make("small", {}, nameOf(feature.party));
   const [centre, spread] = feature.everyone ?? [];
-  const everyone = feature.everyone ? [make("span", {}, sayShortValue(centre)), " ", make("small", {}, `\u00b1 ${sayShortValue(spread)}`)] : ["\u2013"];
+  const everyone = feature.labels ? [make("small", {}, sayCategory(feature, null))] : feature.everyone ? [make("span", {}, sayShortValue(centre)), " ", make("small", {}, `\u00b1 ${sayShortValue(spread)}`)] : ["\u2013"];
   return make(
     "tr",
     {},

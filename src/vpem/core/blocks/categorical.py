@@ -1,0 +1,102 @@
+"""Categorical columns: words, booleans and few-valued numbers, coded 0, 1, 2, ... at their party."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.arrays import Array
+from vpem.core.blocks.families import SMALLEST, TINY_ROWS, Discrete, counted_whole
+
+
+@dataclass(frozen=True)
+class Categorical(Discrete):
+    """Each category has a probability of its own; parameters (n_components, n_categories)."""
+
+    kind = "categorical"
+
+    def __post_init__(self) -> None:
+        counted_whole(self.argument, self.kind, 2)
+
+    @property
+    def n_parameters(self) -> int:
+        """Probabilities."""
+        return self.n_values
+
+    @property
+    def n_free(self) -> int:
+        """They add up to 1."""
+        return self.n_values - 1
+
+    def check(self, parameters: Array) -> None:
+        """See `Family`."""
+        if not ((parameters >= 0).all() and np.allclose(parameters.sum(axis=1), 1.0)):
+            raise ValueError("expected probabilities of categories that add up to 1, got others")
+
+    def to_vector(self, parameters: Array) -> Array:
+        """Logarithms."""
+        return np.log(np.maximum(parameters, SMALLEST))
+
+    def from_vector(self, vector: Array, like: Array) -> Array:  # noqa: ARG002 (of other families)
+        """Softmax."""
+        found = np.exp(vector - vector.max(axis=1, keepdims=True))
+        probabilities: Array = found / found.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def log_table(self, parameters: Array) -> Array:
+        """See `Discrete`."""
+        return np.log(np.maximum(parameters, SMALLEST))
+
+    def log_density(self, x: Array, parameters: Array) -> Array:
+        """See `Family`."""
+        is_value = (x >= 0) & (x < self.n_values) & (x == np.floor(x))
+        codes = np.where(is_value, x, 0).astype(np.intp)
+        return np.where(is_value, self.log_table(parameters)[:, codes], -np.inf)
+
+    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
+        """Shares, as if `smoothing` more rows had all categories equally often."""
+        counts = statistics.sum(axis=1, keepdims=True)
+        total = counts + smoothing
+        shares = (statistics + smoothing / self.n_values) / np.where(total > 0, total, 1.0)
+        found: Array = np.where(counts > TINY_ROWS, shares, previous)
+        return found
+
+    def first(self, mean: float, variance: float) -> Array:  # noqa: ARG002 (of numbers of categories)
+        """All are equally likely."""
+        return np.full((1, self.n_values), 1.0 / self.n_values)
+
+    def start(self, values: Array, everything: Array) -> Array:
+        """Half the rows have the given category, if it is one."""
+        hits = (values[:, None] == np.arange(self.n_values)).astype(np.float64)
+        return np.where(hits.any(axis=1, keepdims=True), 0.5 * (hits + everything), everything)
+
+    @property
+    def n_features(self) -> int:
+        """One for each category."""
+        return self.n_values
+
+    def features(self, x: Array, everything: Array) -> Array:  # noqa: ARG002 (of other families)
+        """One-hot."""
+        found: Array = (x == np.arange(self.n_values)[:, None]).astype(np.float64)
+        found[:, np.isnan(x)] = np.nan
+        return found
+
+    def means(self, parameters: Array) -> Array:
+        """Of the categories' numbers."""
+        found: Array = parameters @ np.arange(self.n_values)
+        return found
+
+    def deviations(self, parameters: Array) -> Array:
+        """Likewise."""
+        numbers = np.arange(self.n_values)
+        found: Array = np.sqrt(np.maximum(parameters @ numbers**2 - (parameters @ numbers) ** 2, 0.0))
+        return found
+
+    def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """See `Family`."""
+        limits = np.cumsum(parameters, axis=1)[labels]
+        drawn = (rng.random(len(labels))[:, None] * limits[:, -1:] >= limits).sum(axis=1)
+        found: Array = np.minimum(drawn, self.n_values - 1).astype(np.float64)
+        return found

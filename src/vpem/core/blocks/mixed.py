@@ -1,0 +1,431 @@
+"""Mixed columns: a block's Gaussian columns with their joint covariance, and others, each of its own family.
+
+Within a component, the other columns are independent of each other and of the Gaussian ones. A block carries its own
+`structure`: which family each column has. Its array `others` has the parameters of all columns that are no Gaussians,
+one column after the other; the other names are those of the Gaussian family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import inf
+from numbers import Real
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.categorical import Categorical
+from vpem.core.blocks.density import CollapsedComponentError, Density
+from vpem.core.blocks.factors import variances
+from vpem.core.blocks.features import Features
+from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.mixed_pass import PackedMixed, join_statistics
+from vpem.core.blocks.structure import Part, Structure, parse_families
+from vpem.core.blocks.tiles import Layout, Tile
+from vpem.core.blocks.zeros import SHARE, Zeros
+
+NAMES = ("means", "covariances", "others", "structure")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed(Density):
+    """Columns of different families.
+
+    Parameters
+    ----------
+    families : tuple of tuples
+        For each party: its name, and the family of each of its columns, in their order, as a text; see
+        `vpem.core.blocks.families`.
+    covariance_type, reg_covar, shrinkage :
+        Of each block's Gaussian columns; see `Gaussian`.
+    smoothing : float, default=1.0
+        Rows with all categories equally often that each component is given, so that no category has a probability of
+        zero.
+    """
+
+    families: tuple[tuple[Hashable, ...], ...]
+    covariance_type: str = "full"
+    reg_covar: float = 1e-6
+    shrinkage: float | str | None = None
+    smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "families", tuple(map(tuple, self.families)))
+        for _, *own in self.families:
+            parse_families(tuple(map(str, own)))
+        amount = self.smoothing
+        if not isinstance(amount, Real) or isinstance(amount, bool) or not 0 <= float(amount) < inf:
+            raise ValueError(f"expected smoothing to be a finite number, 0 or more, got {amount!r}")
+        object.__setattr__(self, "smoothing", float(amount))
+        object.__setattr__(self, "reg_covar", self.gaussian.reg_covar)
+        object.__setattr__(self, "shrinkage", self.gaussian.shrinkage)
+
+    @cached_property
+    def gaussian(self) -> Gaussian:
+        """Of the Gaussian columns."""
+        return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether covariances are whole matrices."""
+        return self.gaussian.is_matrix
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether all components share one covariance."""
+        return self.gaussian.is_tied
+
+    # Parameters
+
+    def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
+        """Families of some parties' columns, one party after the other."""
+        known = {
+            str(party): tuple(map(str, own)) for party, *own in self.families
+        }  # agents have names that are texts
+        missing = [party for party in parties if str(party) not in known]
+        if missing:
+            raise ValueError(f"expected families of the columns of party {missing[0]!r}, got those of {list(known)}")
+        return tuple(text for party in parties for text in known[str(party)])
+
+    def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
+        """Of Gaussian columns alone; see `block_shapes`."""
+        return {
+            **self.gaussian.shapes(n_components, n_columns),
+            "others": (n_components, 0),
+            "structure": (n_columns, 2),
+        }
+
+    def block_shapes(
+        self, n_components: int, n_columns: int, parties: Sequence[Hashable]
+    ) -> dict[str, tuple[int, ...]]:
+        """See `Density`."""
+        structure = parse_families(self.families_of(parties))
+        if len(structure.families) != n_columns:
+            raise ValueError(f"expected families of {n_columns} columns, got {len(structure.families)}")
+        return {
+            **self.gaussian.shapes(n_components, len(structure.gaussian)),
+            "others": (n_components, structure.n_parameters),
+            "structure": (n_columns, 2),
+        }
+
+    def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
+        """See `Density`: the structure, and arrays without numbers."""
+        structure = parse_families(self.families_of(parties)).array()
+        return {**super().fixed_arrays(shapes, parties), "structure": structure}
+
+    def make(self, arrays: Mapping[str, Array]) -> Block:
+        """See `Density`."""
+        structure = Structure.of(Block(structure=arrays["structure"]))
+        others = arrays["others"]
+        if others.shape[1] != structure.n_parameters:
+            raise ValueError(f"expected {structure.n_parameters} parameters of other columns, got {others.shape[1]}")
+        for part in structure.others:
+            part.family.check(others[:, part.parameters])
+        inner = {name: arrays[name] for name in ("means", "covariances")}
+        made = self.gaussian.make(inner) if len(structure.gaussian) else _no_gaussian(len(others), self.is_matrix)
+        return Block(**made.arrays, others=others, structure=arrays["structure"])
+
+    def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:  # noqa: ARG002
+        """Gaussian ones."""
+        return parse_families(self.families_of(parties)).gaussian
+
+    def rescale(self, block: Block, factors: Array) -> Block:
+        """See `Density`."""
+        chosen = Structure.of(block).gaussian
+        return _join(self.gaussian.rescale(block, factors[chosen]), block.others, block) if len(chosen) else block
+
+    def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
+        """What was given goes first."""
+        if found is not None and not given:
+            return found
+        kept = {} if found is None else {name: found.arrays[name] for name in NAMES}
+        return self.make({**kept, **given})
+
+    def n_parameters(self, n_components: int, n_columns: int) -> int:
+        """Of Gaussian columns alone; see `n_block_parameters`."""
+        return self.gaussian.n_parameters(n_components, n_columns)
+
+    def n_block_parameters(self, block: Block) -> int:
+        """See `Density`."""
+        structure, k = Structure.of(block), len(block.others)
+        inner = self.gaussian.n_parameters(k, len(structure.gaussian)) if len(structure.gaussian) else 0
+        return inner + k * sum(part.family.n_free for part in structure.others)
+
+    def to_vector(self, block: Block) -> Array:
+        """Those of the Gaussian and of each other column."""
+        structure = Structure.of(block)
+        parts = [part.family.to_vector(block.others[:, part.parameters]).ravel() for part in structure.others]
+        inner = [self.gaussian.to_vector(block)] if len(structure.gaussian) else []
+        return np.concatenate([*parts, *inner])
+
+    def from_vector(self, vector: Array, like: Block) -> Block:
+        """Inverse of `to_vector`."""
+        structure, others, start = Structure.of(like), like.others.copy(), 0
+        for part in structure.others:
+            own = like.others[:, part.parameters]
+            shape = part.family.to_vector(own).shape
+            end = start + shape[0] * shape[1]
+            others[:, part.parameters] = part.family.from_vector(vector[start:end].reshape(shape), own)
+            start = end
+        inner = self.gaussian.from_vector(vector[start:], like) if len(structure.gaussian) else like
+        return _join(inner, others, like)
+
+    # EM
+
+    def log_density(self, XT: Array, block: Block) -> Array:
+        """See `Density`."""
+        packed, tile = self._alone(XT, block)
+        out = np.zeros((1, packed.layout.n_components, XT.shape[1]))
+        packed.add(tile, np.zeros(len(XT), dtype=np.int64), out)
+        found: Array = out[0]
+        return found
+
+    def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
+        """See `Density`."""
+        packed, tile = self._alone(XT, block)
+        nowhere = np.zeros(len(XT))
+        tally = packed.collector(nowhere, nowhere, self.means(block))()
+        tally.collect(tile, np.ascontiguousarray(responsibilities)[None], np.zeros(len(XT), dtype=np.int64))
+        return tally.statistics()[0]
+
+    def _alone(self, XT: Array, block: Block) -> tuple[PackedMixed, Tile]:
+        """One block and some rows, as the kernels expect them."""
+        packed = self.pack([block], self.layout([len(XT)], len(block.others)))
+        XT = np.ascontiguousarray(XT, dtype=np.float64)
+        return packed, Tile(XT, slice(0, XT.shape[1]), packed.look(XT, np.asarray(np.isnan(XT).any(axis=1))))
+
+    def add(self, one: Statistics, other: Statistics) -> Statistics:
+        """See `Density`."""
+        return join_statistics(self.gaussian.add(one, other), one.others + other.others)
+
+    def scale(self, statistics: Statistics, factor: float) -> Statistics:
+        """See `Density`."""
+        return join_statistics(self.gaussian.scale(statistics, factor), factor * statistics.others)
+
+    def forget(self, statistics: Statistics, components: Sequence[int], weights: Array, block: Block) -> Statistics:
+        """Gaussian columns count for what they were restarted with, others for nothing."""
+        others = statistics.others.copy()
+        others[components] = 0.0
+        has_gaussian = statistics.means.shape[1] > 0
+        inner = self.gaussian.forget(statistics, components, weights, block) if has_gaussian else None
+        return join_statistics(inner, others)
+
+    def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
+        """See `Density`. Only Gaussian columns can collapse: others have bounds."""
+        structure, others = Structure.of(previous), previous.others.copy()
+        for part, own in zip(structure.others, structure.statistics, strict=True):
+            before = previous.others[:, part.parameters]
+            others[:, part.parameters] = part.family.m_step(statistics.others[:, own], before, self.smoothing)
+        if not len(structure.gaussian):
+            return _join(previous, others, previous), []
+        inner, collapsed = self.gaussian.m_step(statistics, previous, columns.take(structure.gaussian))
+        return _join(inner, others, previous), collapsed
+
+    def expected_log_density(self, statistics: Statistics, block: Block) -> float:
+        """See `Density`."""
+        structure = Structure.of(block)
+        total = self.gaussian.expected_log_density(statistics, block) if len(structure.gaussian) else 0.0
+        for part, own in zip(structure.others, structure.statistics, strict=True):
+            total += part.family.expected_log_density(statistics.others[:, own], block.others[:, part.parameters])
+        return total
+
+    # Beginnings
+
+    def first(self, columns: Columns) -> Block:
+        """See `Density`; a constant column has no family but that of its one value."""
+        structure = parse_families(columns.families)
+        for column, *_ in structure.others:
+            if not columns.variances[column] > columns.noise[column]:
+                raise CollapsedComponentError(None, columns.party, lacking="parameters")
+        parts = [
+            part.family.first(float(columns.means[part.column]), float(columns.variances[part.column]))
+            for part in structure.others
+        ]
+        others = np.concatenate([np.empty((1, 0)), *parts], axis=1)
+        has_gaussian = len(structure.gaussian) > 0
+        inner = (
+            self.gaussian.first(columns.take(structure.gaussian)) if has_gaussian else _no_gaussian(1, self.is_matrix)
+        )
+        return Block(**inner.arrays, others=others, structure=structure.array())
+
+    def overall(
+        self, columns: Sequence[Columns], collect: Callable[[Sequence[Block]], Sequence[Statistics]]
+    ) -> list[Block]:
+        """See `Density`; bounds follow from all rows."""
+        first = [self.first(own) for own in columns]
+        found = []
+        for own, before, statistics in zip(columns, first, collect(first), strict=True):
+            structure, others = Structure.of(before), before.others.copy()
+            for part, place in zip(structure.others, structure.statistics, strict=True):
+                sums, family = statistics.others[:, place], part.family
+                others[:, part.parameters] = family.settle(
+                    family.m_step(sums, before.others[:, part.parameters], self.smoothing)
+                )
+            inner = before
+            if len(structure.gaussian):
+                (inner,) = self.gaussian.overall([own.take(structure.gaussian)], partial(_given, [statistics]))
+            found.append(_join(inner, others, before))
+        return found
+
+    def start(self, centres: Array, everything: Block) -> Block:
+        """See `Density`."""
+        structure, n = Structure.of(everything), len(centres)
+        others = np.empty((n, structure.n_parameters))
+        for part in structure.others:
+            own = everything.others[:, part.parameters]
+            others[:, part.parameters] = part.family.start(centres[:, part.column], own)
+        return self._around(centres[:, structure.gaussian], others, everything)
+
+    def _around(self, means: Array, others: Array, everything: Block) -> Block:
+        if means.shape[1] == 0:
+            return _join(_no_gaussian(len(means), self.is_matrix), others, everything)
+        return _join(self.gaussian.start(np.ascontiguousarray(means), everything), others, everything)
+
+    def restart(self, block: Block, components: Sequence[int], rows: Array, everything: Block) -> Block:
+        """See `Density`."""
+        fresh, others = self.start(rows, everything), block.others.copy()
+        others[components] = fresh.others
+        chosen = Structure.of(block).gaussian
+        inner = self.gaussian.restart(block, components, rows[:, chosen], everything) if len(chosen) else block
+        return _join(inner, others, block)
+
+    def features(self, everything: Block) -> Features:
+        """See `Density`."""
+        structure = Structure.of(everything)
+        deviations = np.ones(len(structure.families))
+        if len(structure.gaussian):
+            spread = np.broadcast_to(variances(everything.covariances)[0], len(structure.gaussian))
+            deviations[structure.gaussian] = np.sqrt(spread)
+        widths = tuple(1 if family is None else family.n_features for family in structure.families)
+        scales = [
+            np.full(width, deviation if family is None else np.nan)
+            for family, width, deviation in zip(structure.families, widths, deviations, strict=True)
+        ]
+        return Features(widths, np.concatenate(scales), partial(_features, structure, deviations, everything.others))
+
+    def around(self, centres: Array, everything: Block) -> Block:
+        """See `Density`: the means of Gaussian columns; others begin as all rows are."""
+        scales = self.features(everything).scales
+        is_gaussian = ~np.isnan(scales)
+        means = centres[:, is_gaussian] * scales[is_gaussian]
+        return self._around(means, np.repeat(everything.others, len(centres), axis=0), everything)
+
+    # For people, predictions and reports
+
+    def means(self, block: Block) -> Array:
+        """See `Density`."""
+        return self._by_column(block, block.means, lambda part, own: part.family.means(own))
+
+    def deviations(self, block: Block) -> Array:
+        """See `Density`."""
+        inner = self.gaussian.deviations(block) if block.means.shape[1] else block.means
+        return self._by_column(block, inner, lambda part, own: part.family.deviations(own))
+
+    def _by_column(self, block: Block, gaussian: Array, find: Callable[[Part, Array], Array]) -> Array:
+        structure = Structure.of(block)
+        found = np.empty((len(block.others), len(structure.families)))
+        found[:, structure.gaussian] = gaussian
+        for part in structure.others:
+            found[:, part.column] = find(part, block.others[:, part.parameters])
+        return found
+
+    def correlations(self, block: Block) -> Array | None:
+        """Zero but between Gaussian columns."""
+        structure = Structure.of(block)
+        inner = self.gaussian.correlations(block) if len(structure.gaussian) > 1 else None
+        if inner is None:
+            return None
+        n_columns = len(structure.families)
+        found = np.repeat(np.eye(n_columns)[None], len(inner), axis=0)
+        found[:, structure.gaussian[:, None], structure.gaussian] = inner
+        return found
+
+    def conditional(self, block: Block, XT: Array) -> Array:
+        """See `Density`."""
+        found, chosen = super().conditional(block, XT), Structure.of(block).gaussian
+        if len(chosen):
+            found[:, chosen] = self.gaussian.conditional(block, XT[chosen])
+        return found
+
+    def conditional_deviations(self, block: Block, XT: Array) -> Array:
+        """See `Density`."""
+        found, chosen = super().conditional_deviations(block, XT), Structure.of(block).gaussian
+        if len(chosen):
+            found[:, chosen] = self.gaussian.conditional_deviations(block, XT[chosen])
+        return found
+
+    def values(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        family = Structure.of(block).families[column]
+        return None if family is None else family.values()
+
+    def categories(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        for part in Structure.of(block).others:
+            if part.column == column and isinstance(part.family, Categorical):
+                found: Array = block.others[:, part.parameters]
+                return found
+        return None
+
+    def measure(self, block: Block, column: int) -> str:
+        """See `Density`."""
+        found = super().measure(block, column)
+        return found if self.point_mass(block, column) is None else "density, and a probability of zero"
+
+    def point_mass(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        for part in Structure.of(block).others:
+            if part.column == column and isinstance(part.family, Zeros):
+                found: Array = block.others[:, part.parameters][:, SHARE]
+                return found
+        return None
+
+    def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """See `Density`."""
+        structure = Structure.of(block)
+        found = np.empty((len(labels), len(structure.families)))
+        if len(structure.gaussian):
+            found[:, structure.gaussian] = self.gaussian.sample(block, labels, rng)
+        for part in structure.others:
+            found[:, part.column] = part.family.sample(block.others[:, part.parameters], labels, rng)
+        return found
+
+    # Many blocks at once
+
+    def pack(self, blocks: Sequence[Block], layout: Layout) -> PackedMixed:
+        """Gaussian columns in a few arrays, for compiled kernels, and tables for the others."""
+        return PackedMixed(layout, blocks, is_matrix=self.is_matrix)
+
+
+def _given(statistics: list[Statistics], _: Sequence[Block]) -> Sequence[Statistics]:
+    """Statistics that were collected already."""
+    return statistics
+
+
+def _no_gaussian(n_components: int, is_matrix: bool) -> Block:
+    """Parameters of no Gaussian column."""
+    empty = np.zeros((n_components, 0, 0) if is_matrix else (n_components, 0))
+    return Block(
+        means=np.zeros((n_components, 0)), covariances=empty, whiteners=empty, log_normalizers=np.zeros(n_components)
+    )
+
+
+def _join(gaussian: Block, others: Array, like: Block) -> Block:
+    """A block of Gaussian and other columns."""
+    inner = {name: array for name, array in gaussian.arrays.items() if name not in ("others", "structure")}
+    return Block(**inner, others=others, structure=like.structure)
+
+
+def _features(structure: Structure, deviations: Array, everything: Array, XT: Array) -> Array:
+    """Rows as k-means compares them."""
+    found, parts = [], {part.column: part for part in structure.others}
+    for column, x in enumerate(XT):
+        part = parts.get(column)
+        if part is None:
+            found.append((x / deviations[column])[None])
+        else:
+            found.append(part.family.features(x, everything[:, part.parameters]))
+    return np.concatenate(found)

@@ -1,0 +1,119 @@
+"""Which families the columns of a mixed block have, and where the parameters of each are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.angles import Angles
+from vpem.core.blocks.arrays import Array, Block
+from vpem.core.blocks.categorical import Categorical
+from vpem.core.blocks.counts import Counts, Poisson
+from vpem.core.blocks.families import GAUSSIAN, Family
+from vpem.core.blocks.zeros import LOG_NORMAL, NORMAL, Zeros
+
+KINDS: dict[str, type[Family]] = {kind.kind: kind for kind in (Categorical, Counts, Poisson, Zeros, Angles)}
+"""Families of columns that are no Gaussians, by name."""
+
+CODES: tuple[type[Family], ...] = tuple(KINDS.values())
+"""Their numbers in a block's `structure`; that of Gaussian columns is -1."""
+
+
+class Part(NamedTuple):
+    """One column that is no Gaussian."""
+
+    column: int
+    """In the block."""
+    family: Family
+    parameters: slice
+    """Where its parameters are in `others`."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Families of a block's columns, None for Gaussian ones."""
+
+    families: tuple[Family | None, ...]
+
+    @staticmethod
+    def of(block: Block) -> Structure:
+        """A block's own."""
+        structure = np.ascontiguousarray(block.structure)
+        return _read_structure(structure.tobytes(), structure.shape[0])
+
+    @cached_property
+    def gaussian(self) -> NDArray[np.intp]:
+        """Gaussian columns."""
+        return np.array([c for c, family in enumerate(self.families) if family is None], dtype=np.intp)
+
+    @cached_property
+    def others(self) -> tuple[Part, ...]:
+        """The other columns."""
+        found, start = [], 0
+        for column, family in enumerate(self.families):
+            if family is not None:
+                found.append(Part(column, family, slice(start, start + family.n_parameters)))
+                start += family.n_parameters
+        return tuple(found)
+
+    @cached_property
+    def n_parameters(self) -> int:
+        """Numbers in `others`, for each component."""
+        return sum(part.family.n_parameters for part in self.others)
+
+    @cached_property
+    def statistics(self) -> tuple[slice, ...]:
+        """Where the statistics of each other column are."""
+        found, start = [], 0
+        for part in self.others:
+            found.append(slice(start, start + part.family.n_statistics))
+            start += part.family.n_statistics
+        return tuple(found)
+
+    def array(self) -> Array:
+        """(n_columns, 2): number and argument of each family."""
+        pairs = [(-1.0, 0.0) if own is None else (CODES.index(type(own)), own.argument) for own in self.families]
+        return np.array(pairs, dtype=np.float64).reshape(-1, 2)
+
+
+@lru_cache(maxsize=256)
+def _read_structure(content: bytes, n_columns: int) -> Structure:
+    pairs = np.frombuffer(content, dtype=np.float64).reshape(n_columns, 2)
+    if not np.isin(pairs[:, 0], np.arange(-1, len(CODES))).all():
+        raise ValueError("expected families that this version knows, got others")
+    return Structure(tuple(None if code < 0 else CODES[int(code)](float(value)) for code, value in pairs))
+
+
+@lru_cache(maxsize=256)
+def parse_families(texts: Sequence[str]) -> Structure:
+    """Structure of columns whose families are given as texts."""
+    return Structure(tuple(map(parse_family, texts)))
+
+
+def parse_family(text: str) -> Family | None:
+    """A family from its text; None for "gaussian".
+
+    Raises
+    ------
+    ValueError
+        If there is no such family, or if its argument is missing or wrong.
+    """
+    kind, _, argument = text.partition(":")
+    if text == GAUSSIAN:
+        return None
+    if kind == Zeros.kind and argument in ("", "lognormal", GAUSSIAN):
+        return Zeros(NORMAL if argument == GAUSSIAN else LOG_NORMAL)
+    try:
+        return KINDS[kind](float(argument))
+    except KeyError:
+        known = ", ".join((GAUSSIAN, *KINDS))
+        raise ValueError(f"expected a family of {known}, got {text!r}") from None
+    except ValueError as error:
+        if argument and str(error).startswith("expected"):
+            raise
+        raise ValueError(f"expected a number after the colon, such as {kind}:24, got {text!r}") from None

@@ -1,0 +1,194 @@
+"""Amounts that are often exactly zero: a share of zeros, and a log-normal or Gaussian distribution of the rest.
+
+The variance of the rest has a lower bound, a share of that of all rows. Otherwise a few equal amounts would make a
+component of their own, whose density grows without limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.arrays import Array
+from vpem.core.blocks.families import TINY_ROWS, Smooth
+
+LOG_NORMAL, NORMAL = 1.0, 0.0
+
+LEAST_SHARE = 1e-9
+"""Shares of zeros are at least this, and at most 1 minus this."""
+
+LEAST_VARIANCE = 0.01
+"""Of the rest, within a component: as a share of the variance in all rows."""
+
+SHARE, MEAN, VARIANCE, BOUND, CENTRE, SCALE = range(6)
+
+
+@dataclass(frozen=True)
+class Zeros(Smooth):
+    """Parameters (n_components, 6): share of zeros; mean and variance of the other values, or of their logarithms.
+
+    The rest is the same for all components: the bound of the variance, and a centre and a scale, so that sums of
+    squares cost no digits.
+    """
+
+    kind = "zeros"
+    is_density = True
+
+    def __post_init__(self) -> None:
+        if self.argument not in (LOG_NORMAL, NORMAL):
+            raise ValueError(f"expected zeros or zeros:gaussian, got zeros:{self.argument:g}")
+
+    def __str__(self) -> str:
+        return "zeros" if self.is_log else "zeros:gaussian"
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the rest is log-normal."""
+        return self.argument == LOG_NORMAL
+
+    @property
+    def n_parameters(self) -> int:
+        """With those that all components share."""
+        return 6
+
+    @property
+    def n_free(self) -> int:
+        """Share, mean and variance."""
+        return 3
+
+    @property
+    def n_statistics(self) -> int:
+        """Zeros, others, sum and sum of squares."""
+        return 4
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters."""
+        of = "log_" if self.is_log else ""
+        return "share_of_zeros", f"{of}mean", f"{of}variance", "least_variance", "centre", "scale"
+
+    def check(self, parameters: Array) -> None:
+        """See `Family`."""
+        share, _, variance, bound, _, scale = parameters.T
+        if not (((share > 0) & (share < 1)).all() and (variance > 0).all() and (bound >= 0).all()):
+            raise ValueError("expected shares of zeros between 0 and 1, and positive variances, got others")
+        if not (scale > 0).all():
+            raise ValueError("expected a positive scale of amounts, got another")
+
+    def to_vector(self, parameters: Array) -> Array:
+        """Log-odds, mean, log of the variance."""
+        share = parameters[:, SHARE]
+        return np.stack(
+            [np.log(share) - np.log1p(-share), parameters[:, MEAN], np.log(parameters[:, VARIANCE])], axis=1
+        )
+
+    def from_vector(self, vector: Array, like: Array) -> Array:
+        """See `Family`."""
+        found = like.copy()
+        found[:, SHARE] = np.clip(1.0 / (1.0 + np.exp(-vector[:, 0])), LEAST_SHARE, 1 - LEAST_SHARE)
+        found[:, MEAN] = vector[:, 1]
+        found[:, VARIANCE] = np.maximum(np.exp(vector[:, 2]), like[:, BOUND])
+        return found
+
+    def transform(self, x: Array, parameters: Array) -> Array:
+        """Whether it is zero, whether it is not, its standardized logarithm (or itself), and its square."""
+        is_rest = x > 0 if self.is_log else ~np.isnan(x) & (x != 0)
+        y = np.where(is_rest, x, 1.0)
+        y = np.where(is_rest, ((np.log(y) if self.is_log else y) - parameters[0, CENTRE]) / parameters[0, SCALE], 0.0)
+        return np.stack([(x == 0).astype(np.float64), is_rest.astype(np.float64), y, y**2])
+
+    def is_strange(self, x: Array) -> NDArray[np.bool_]:
+        """Negative amounts have no logarithm."""
+        return x < 0 if self.is_log else np.zeros(len(x), dtype=bool)
+
+    def natural(self, parameters: Array) -> Array:
+        """See `Smooth`; the logarithm's own derivative belongs to the density."""
+        share, mean, variance, _, centre, scale = parameters.T
+        moved, squared = (mean - centre) / scale, variance / scale**2
+        rest = np.log1p(-share) - 0.5 * np.log(2 * np.pi * variance) - moved**2 / (2 * squared)
+        jacobian = 1.0 * self.is_log
+        return np.stack(
+            [np.log(share), rest - jacobian * centre, moved / squared - jacobian * scale, -0.5 / squared], axis=1
+        )
+
+    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:  # noqa: ARG002 (of categories)
+        """Moments; what depends on no row stays."""
+        zeros, rest, first, second = statistics.T
+        found, total = previous.copy(), zeros + rest
+        there, has_rest = total > TINY_ROWS, rest > TINY_ROWS
+        shares = np.clip(zeros / np.where(there, total, 1.0), LEAST_SHARE, 1 - LEAST_SHARE)
+        found[:, SHARE] = np.where(there, shares, found[:, SHARE])
+        means = first / np.where(has_rest, rest, 1.0)
+        variances = np.maximum(second / np.where(has_rest, rest, 1.0) - means**2, 0.0)
+        centre, scale = previous[:, CENTRE], previous[:, SCALE]
+        found[:, MEAN] = np.where(has_rest, centre + scale * means, found[:, MEAN])
+        bounded = np.maximum(scale**2 * variances, previous[:, BOUND])
+        found[:, VARIANCE] = np.where(has_rest, np.maximum(bounded, np.finfo(float).tiny), found[:, VARIANCE])
+        return found
+
+    def first(self, mean: float, variance: float) -> Array:
+        """Half of the rows are zeros."""
+        if self.is_log:
+            centre, scale = float(np.log(max(mean, np.finfo(float).tiny))), 1.0
+        else:
+            centre, scale = mean, float(np.sqrt(variance)) or 1.0
+        return np.array([[0.5, centre, scale**2, 0.0, centre, scale]])
+
+    def settle(self, everything: Array) -> Array:
+        """With the bound of the variance."""
+        variance = everything[:, VARIANCE]
+        found = everything.copy()
+        found[:, BOUND] = LEAST_VARIANCE * variance
+        return found
+
+    def start(self, values: Array, everything: Array) -> Array:
+        """More zeros or fewer, as the value is, which is the mean of the others."""
+        found = np.repeat(everything, len(values), axis=0)
+        is_rest = values > 0 if self.is_log else values != 0
+        found[:, SHARE] = 0.5 * (found[:, SHARE] + ~is_rest)
+        found[:, SHARE] = np.clip(found[:, SHARE], LEAST_SHARE, 1 - LEAST_SHARE)
+        rest = np.log(np.where(is_rest, values, 1.0)) if self.is_log else values
+        found[:, MEAN] = np.where(is_rest, rest, found[:, MEAN])
+        return found
+
+    @property
+    def n_features(self) -> int:
+        """Whether it is zero, and the rest in deviations."""
+        return 2
+
+    def features(self, x: Array, everything: Array) -> Array:
+        """See `Family`."""
+        is_rest = x > 0 if self.is_log else x != 0
+        y = np.where(is_rest, x, 1.0)
+        y = ((np.log(y) if self.is_log else y) - everything[0, MEAN]) / np.sqrt(everything[0, VARIANCE])
+        found = np.stack([is_rest.astype(np.float64), np.where(is_rest, y, 0.0)])
+        found[:, np.isnan(x)] = np.nan
+        return found
+
+    def _rest(self, parameters: Array) -> tuple[Array, Array]:
+        """Means and variances of the other values."""
+        mean, variance = parameters[:, MEAN], parameters[:, VARIANCE]
+        if not self.is_log:
+            return mean, variance
+        with np.errstate(over="ignore"):
+            expected = np.exp(mean + variance / 2)
+            return expected, expected**2 * np.expm1(variance)
+
+    def means(self, parameters: Array) -> Array:
+        """Zeros included."""
+        found: Array = (1 - parameters[:, SHARE]) * self._rest(parameters)[0]
+        return found
+
+    def deviations(self, parameters: Array) -> Array:
+        """Likewise."""
+        (mean, variance), share = self._rest(parameters), parameters[:, SHARE]
+        return np.sqrt((1 - share) * (variance + share * mean**2))
+
+    def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """See `Family`."""
+        share, mean, variance, *_ = parameters[labels].T
+        is_zero, noise = rng.random(len(labels)) < share, rng.standard_normal(len(labels))
+        rest = mean + np.sqrt(variance) * noise
+        return np.where(is_zero, 0.0, np.exp(rest) if self.is_log else rest)

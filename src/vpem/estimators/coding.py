@@ -1,0 +1,130 @@
+"""Values as a fit has them: categories are numbers 0, 1, 2, ..., whatever they are in the table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.rows import Rows, Table
+
+Array = NDArray[np.float64]
+
+MOST_NAMED = 5
+"""Values that are told one by one."""
+
+
+class UnseenWarning(UserWarning):
+    """Rows have categories that the fit has not seen; these values count as not observed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """What the codes of a model's categories stand for."""
+
+    labels: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Column to the names of its categories."""
+    numbers: Mapping[int, Array] = field(default_factory=dict)
+    """Column to its values, in ascending order, where these are numbers and no words."""
+
+    def code(self, table: Table, words: Mapping[int, Sequence[str]], names: Sequence[str] | None = None) -> Table:
+        """A table as a fit has it.
+
+        Parameters
+        ----------
+        table : Table of shape (n_rows, n_columns)
+        words : mapping
+            Column to what its numbers stand for, where they are codes of words.
+        names : sequence of str, optional
+            Of the columns, for warnings.
+        """
+        changed = {column for column in words if list(words[column]) != list(self.labels.get(column, ()))}
+        if not changed and not self.numbers:
+            return table
+        coded = _CodedRows(self, table, {column: words[column] for column in changed}, names)
+        return coded[0 : len(table)] if isinstance(table, np.ndarray) else coded
+
+    def code_rows(self, rows: Rows, words: Mapping[int, Sequence[str]], names: Sequence[str] | None) -> Rows:
+        """Some rows as a fit has them."""
+        found = np.array(rows, dtype=np.float64)
+        unseen: list[str] = []
+        for column in {*words, *self.numbers}:
+            values = found[:, column].copy()
+            own = self.labels.get(column)
+            if column in words and own is not None:
+                known = {label: code for code, label in enumerate(own)}
+                new = np.array([known.get(word, np.nan) for word in words[column]])
+                codes = np.where(np.isnan(values), 0, values).astype(np.intp)
+                found[:, column] = np.where(np.isnan(values), np.nan, new[codes])
+                strange = [words[column][code] for code in np.unique(codes[~np.isnan(values)]) if np.isnan(new[code])]
+            elif column in self.numbers:
+                ordered = self.numbers[column]
+                places = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+                is_known = ordered[places] == values
+                found[:, column] = np.where(is_known, places, np.nan)
+                strange = [f"{value:g}" for value in np.unique(values[~is_known & ~np.isnan(values)])]
+            else:
+                raise ValueError(f"expected numbers in column {_called(column, names)}, as in the fit, got words")
+            if strange:
+                shown = ", ".join(map(repr, strange[:MOST_NAMED])) + (", ..." if len(strange) > MOST_NAMED else "")
+                unseen.append(f"{_called(column, names)}: {shown}")
+        if unseen:
+            warnings.warn(
+                "some categories were not in the fit, and count as not observed: " + "; ".join(unseen),
+                UnseenWarning,
+                stacklevel=2,
+            )
+        return found
+
+    def in_words(self, column: int, values: Array) -> Any:
+        """One column of a decoded table, (n_rows,), with words in place of their codes; None for a gap."""
+        if column not in self.labels or column in self.numbers:
+            return values
+        labels = self.labels[column]
+        return [None if np.isnan(value) else labels[round(value)] for value in values.tolist()]
+
+    def decode(self, X: Array) -> Array:
+        """Codes as numbers again, where the table has numbers; (n_rows, n_columns)."""
+        found = X.copy()
+        for column, ordered in self.numbers.items():
+            codes = found[:, column]
+            is_there = ~np.isnan(codes)
+            places = np.clip(np.rint(np.where(is_there, codes, 0)), 0, len(ordered) - 1).astype(np.intp)
+            found[:, column] = np.where(is_there, ordered[places], np.nan)
+        return found
+
+
+class _CodedRows:
+    """Rows of a table, coded as they are read."""
+
+    def __init__(self, coding: Coding, table: Table, words: Mapping[int, Sequence[str]], names: Sequence[str] | None):
+        self.coding, self.table, self.words, self.names = coding, table, words, names
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns."""
+        return self.table.shape
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, rows: Any) -> Rows:
+        """Rows by slice or by number; (n_rows, n_columns)."""
+        return self.coding.code_rows(self.table[rows], self.words, self.names)
+
+
+def words_by_number(X: Any, names: Sequence[str] | None) -> dict[int, list[str]]:
+    """What the numbers of a table's columns stand for, by the columns' numbers."""
+    words = getattr(X, "words", None)
+    if not words:
+        return {}
+    place = {str(name): number for number, name in enumerate(X.column_names if names is None else names)}
+    return {place[name]: list(own) for name, own in words.items()}
+
+
+def _called(column: int, names: Sequence[str] | None) -> str:
+    return str(column) if names is None else repr(str(names[column]))

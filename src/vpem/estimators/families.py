@@ -1,0 +1,257 @@
+"""Which family each column has: as the user says, or as its party finds from its type and its values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.counts import MOST_VALUES
+from vpem.core.blocks.structure import parse_family
+from vpem.core.rows import Table, row_chunks
+from vpem.estimators.coding import Coding
+
+Array = NDArray[np.float64]
+
+AUTO = "auto"
+
+FEW_WORDS = 50
+"""Different words up to which a column has categories, and no free text."""
+
+FEW_VALUES = 10
+"""Different whole numbers up to which they are categories."""
+
+MANY_ZEROS = 0.1
+"""Share of zeros from which on amounts have their own family."""
+
+SMALL_COUNTS = 20.0
+"""Whole numbers whose mean is below this are counts."""
+
+HEAP = 0.2
+"""Whole numbers of which one value has this share are counts: a Gaussian would fall into it."""
+
+ROWS_OF_AN_ID = 20
+"""Whole numbers that grow from row to row, in so many rows, are an id or a clock."""
+
+
+class Facts(NamedTuple):
+    """What a party sees of one column."""
+
+    distinct: Array | None
+    """Different values in ascending order; None: too many."""
+    is_whole: bool
+    smallest: float
+    largest: float
+    mean: float
+    share_of_zeros: float
+    largest_share: float
+    """Of the rows with the most common value, of whole numbers that are not too large."""
+    grows: bool
+    """Whether each value is larger than the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Families:
+    """The families of a table's columns, and what their codes stand for."""
+
+    texts: tuple[str, ...]
+    coding: Coding
+
+
+def find_families(
+    given: Any,
+    table: Table,
+    words: Mapping[int, Sequence[str]],
+    parties: Mapping[Hashable, Sequence[int]],
+    names: Sequence[str] | None,
+) -> Families:
+    """Decide on each column.
+
+    Parameters
+    ----------
+    given : "auto", another family, or dict
+        A family for all columns; or one for each column, by name or number, or for each party; others are found.
+    table : Table of shape (n_rows, n_columns)
+    words : mapping
+        Column to what its numbers stand for, where they are codes of words.
+    parties : mapping
+        Party to its columns.
+    names : sequence of str, optional
+
+    Raises
+    ------
+    ValueError
+        With all columns that no family can take.
+    """
+    wanted = _wanted(given, table.shape[1], parties, names)
+    texts, problems = [], []
+    labels: dict[int, list[str]] = {}
+    numbers: dict[int, Array] = {}
+    for column, facts in enumerate(look_at(table)):
+        own = words.get(column)
+        try:
+            text = _decide(wanted[column], facts, own)
+        except ValueError as error:
+            problems.append(f"column {_called(column, names)}: {error}")
+            text = "gaussian"
+        texts.append(text)
+        if text.startswith("categorical"):
+            if own is None:
+                assert facts.distinct is not None, "few values"
+                numbers[column], labels[column] = facts.distinct, [f"{value:g}" for value in facts.distinct]
+            else:
+                labels[column] = list(own)
+    if problems:
+        raise ValueError("\n".join(["expected columns that some family can take, got others:", *problems]))
+    return Families(tuple(texts), Coding(labels, numbers))
+
+
+def look_at(table: Table) -> list[Facts]:
+    """Look at all rows once, a chunk at a time."""
+    n_columns = table.shape[1]
+    found = [_Looker() for _ in range(n_columns)]
+    for rows in row_chunks(0, len(table), n_columns):
+        chunk = np.asarray(table[rows])
+        for column, own in enumerate(found):
+            own.add(chunk[:, column].astype(np.float64))
+    return [own.facts() for own in found]
+
+
+class _Looker:
+    """Looks at one column."""
+
+    def __init__(self) -> None:
+        self.distinct: Array | None = np.empty(0)
+        self.counts = np.zeros(MOST_VALUES)
+        self.n, self.total, self.zeros = 0, 0.0, 0
+        self.smallest, self.largest, self.last = np.inf, -np.inf, -np.inf
+        self.is_whole = self.grows = True
+
+    def add(self, x: Array) -> None:
+        """Some more rows."""
+        x = x[~np.isnan(x)]
+        if not len(x):
+            return
+        if self.distinct is not None:
+            self.distinct = np.union1d(self.distinct, x)
+            if len(self.distinct) > MOST_VALUES:
+                self.distinct = None
+        self.is_whole = self.is_whole and bool((x == np.floor(x)).all())
+        self.grows = self.grows and bool(x[0] > self.last and (np.diff(x) > 0).all())
+        self.n, self.total, self.last = self.n + len(x), self.total + float(x.sum()), float(x[-1])
+        self.zeros += int((x == 0).sum())
+        self.smallest, self.largest = min(self.smallest, float(x.min())), max(self.largest, float(x.max()))
+        small = x[(x >= 0) & (x < MOST_VALUES)]
+        if self.is_whole:
+            self.counts += np.bincount(small.astype(np.intp), minlength=MOST_VALUES)
+
+    def facts(self) -> Facts:
+        """What was seen."""
+        n = max(self.n, 1)
+        return Facts(
+            self.distinct,
+            self.is_whole,
+            self.smallest,
+            self.largest,
+            self.total / n,
+            self.zeros / n,
+            float(self.counts.max()) / n,
+            self.grows and self.is_whole and self.n >= ROWS_OF_AN_ID,
+        )
+
+
+def _decide(wanted: str, facts: Facts, words: Sequence[str] | None) -> str:
+    """The family of one column as a text with all that belongs to it."""
+    n_different = None if facts.distinct is None else len(facts.distinct)
+    if n_different == 0:
+        return wanted if wanted != AUTO else "gaussian"  # an error that tells of it follows
+    if n_different == 1:
+        raise ValueError("always the same value, which tells nothing; leave it out")
+    if words is not None:
+        if wanted not in (AUTO, "categorical"):
+            raise ValueError(f"has words, which are categories and not {wanted!r}")
+        if wanted == AUTO and len(words) > FEW_WORDS:
+            raise ValueError(
+                f"has {len(words)} different words, free text or names; leave it out, or say that it is 'categorical'"
+            )
+        return f"categorical:{len(words)}"
+    if wanted == AUTO:
+        wanted = _guess(facts)
+    if wanted == "categorical":
+        if n_different is None:
+            raise ValueError(f"has more than {MOST_VALUES} different values, too many for categories")
+        return f"categorical:{n_different}"
+    if wanted in ("counts", "poisson"):
+        if not facts.is_whole or facts.smallest < 0:
+            raise ValueError(f"has other values than whole numbers from 0, which are no {wanted}")
+        if facts.largest >= MOST_VALUES:
+            raise ValueError(
+                f"has values up to {facts.largest:g}, too large to be counted; try 'zeros' or 'gaussian'"
+            )
+        return f"{wanted}:{facts.largest + 1:g}"
+    if wanted == "zeros" and facts.smallest < 0:
+        raise ValueError(f"has amounts down to {facts.smallest:g}, whose logarithm is none; try 'zeros:gaussian'")
+    if wanted == "angles":
+        raise ValueError("needs the period of its angles, such as 'angles:360' or 'angles:24'")
+    parse_family(wanted)
+    return wanted
+
+
+def _guess(facts: Facts) -> str:
+    """By the values alone."""
+    if facts.distinct is not None and len(facts.distinct) == 2:
+        return "categorical"
+    if facts.is_whole:
+        if facts.distinct is not None and len(facts.distinct) <= FEW_VALUES:
+            return "categorical"
+        if facts.grows:
+            raise ValueError("has whole numbers that grow from row to row, an id or a clock; leave it out, or say")
+        is_small = facts.mean < SMALL_COUNTS and facts.largest < 100
+        has_heap = facts.largest_share >= HEAP > facts.share_of_zeros
+        if facts.smallest >= 0 and facts.largest < MOST_VALUES and (is_small or has_heap):
+            return "counts"
+    if facts.smallest >= 0 and facts.share_of_zeros >= MANY_ZEROS:
+        return "zeros"
+    return "gaussian"
+
+
+def _wanted(
+    given: Any, n_columns: int, parties: Mapping[Hashable, Sequence[int]], names: Sequence[str] | None
+) -> list[str]:
+    """What was said of each column."""
+    if isinstance(given, str):
+        return [_checked(given)] * n_columns
+    if not isinstance(given, Mapping):
+        raise TypeError(f"expected families to be 'auto', a family, or a dict of columns or parties, got {given!r}")
+    place: dict[Any, int] = {number: number for number in range(n_columns)}
+    if names is not None:
+        place |= {str(name): number for number, name in enumerate(names)}
+    found = [AUTO] * n_columns
+    for key, text in given.items():
+        if key in parties and key not in place:
+            for column in parties[key]:
+                found[column] = _checked(text)
+    for key, text in given.items():
+        if key in place:
+            found[place[key]] = _checked(text)
+        elif key not in parties:
+            known = list(map(str, place)) if names is None else list(map(str, names))
+            raise ValueError(f"expected families of columns or parties, got {key!r}; the columns are {known}")
+    return found
+
+
+def _checked(text: Any) -> str:
+    """A family that there is, with or without what belongs to it."""
+    if not isinstance(text, str):
+        raise TypeError(f"expected a family as a text, such as 'categorical', got {text!r}")
+    if text not in (AUTO, "categorical", "counts", "poisson", "angles"):
+        parse_family(text)
+    kind = text.partition(":")[0]
+    return kind if kind in ("categorical", "counts", "poisson") else text
+
+
+def _called(column: int, names: Sequence[str] | None) -> str:
+    return str(column) if names is None else repr(str(names[column]))

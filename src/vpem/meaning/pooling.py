@@ -1,0 +1,99 @@
+"""What two parties would gain if they pooled their columns: a bound from the contributions that they send anyway.
+
+Given the component, a mixture of blocks takes parties' columns as independent. What it leaves out is the information
+between them, given the component. Contributions are functions of the columns, and functions know no more of each
+other than the columns do. If two numbers are both normally distributed and have the correlation r, they tell at least
+`-log(1 - r^2) / 2` nats about each other, whatever else they have in common. So numbers are made of the
+contributions, ranks turn them into normal ones, and their correlation within components gives a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from vpem.core.blocks.arrays import Array
+
+FEWEST_ROWS = 50
+"""Rows, effectively, of a component in which correlations are looked for."""
+
+SEED = 0
+
+
+def pooling_gains(contributions: Sequence[Array], responsibilities: Array) -> dict[tuple[int, int], float]:
+    """Lower bounds on the information between blocks, given the component, in nats per row.
+
+    Parameters
+    ----------
+    contributions : sequence of arrays of shape (n_rows, n_components)
+        Of each block; a row that a block lacks is 0, and left out.
+    responsibilities : array of shape (n_rows, n_components)
+
+    Returns
+    -------
+    dict
+        Pair of blocks to the bound: the mean over the components, by their weights.
+    """
+    rng = np.random.default_rng(SEED)
+    half = rng.random(len(responsibilities)) < 0.5
+    noise = [rng.random(len(responsibilities)) for _ in contributions]
+    numbers = [_numbers(own) for own in contributions]
+    there = [(own != 0).any(axis=1) for own in contributions]
+    found = {}
+    for one, other in combinations(range(len(contributions)), 2):
+        both, total = there[one] & there[other], 0.0
+        for k in range(responsibilities.shape[1]):
+            weights = np.where(both, responsibilities[:, k], 0.0)
+            if min(_effective(weights[half]), _effective(weights[~half])) < FEWEST_ROWS:
+                continue
+            parts = (numbers[one], noise[one]), (numbers[other], noise[other])
+            # Which numbers to take is decided on one half of the rows, and measured on the other.
+            first, second = (_scores(own, ties, weights, half) for own, ties in parts)
+            table = np.abs(_correlations(first, second, weights[half]))
+            best = np.unravel_index(int(table.argmax()), table.shape)
+            first, second = (
+                _scores(own[:, [place]], ties, weights, ~half) for (own, ties), place in zip(parts, best, strict=True)
+            )
+            rho = float(_correlations(first, second, weights[~half])[0, 0])
+            chance = 1.0 / _effective(weights[~half])  # what r^2 is without any correlation
+            squared = min(max(rho**2 - chance, 0.0), 1 - 1e-12)
+            total -= responsibilities[both, k].sum() / max(both.sum(), 1) * 0.5 * np.log1p(-squared)
+        found[one, other] = float(total)
+    return found
+
+
+def _numbers(contributions: Array) -> Array:
+    """Contributions and their differences; (n_rows, n_numbers)."""
+    n_components = contributions.shape[1]
+    pairs = [contributions[:, k] - contributions[:, j] for k, j in combinations(range(n_components), 2)]
+    return np.column_stack([contributions, *pairs])
+
+
+def _scores(numbers: Array, ties: Array, weights: Array, rows: NDArray[np.bool_]) -> Array:
+    """Normal numbers with the ranks of these within a component, ties broken at random; (n_rows, n_numbers)."""
+    own = weights[rows]
+    found = np.empty((len(own), numbers.shape[1]))
+    for place in range(numbers.shape[1]):
+        order = np.lexsort((ties[rows], np.round(numbers[rows, place], 9)))
+        ranks = np.cumsum(own[order]) - own[order] / 2
+        found[order, place] = ndtri(np.clip(ranks / own.sum(), 1e-12, 1 - 1e-12))
+    return found
+
+
+def _correlations(one: Array, other: Array, weights: Array) -> Array:
+    """Weighted ones; (n_numbers, n_numbers)."""
+    shares = weights / weights.sum()
+    first, second = (own - shares @ own for own in (one, other))
+    spread = [np.sqrt(np.maximum(shares @ own**2, 1e-300)) for own in (first, second)]
+    found: Array = (first * shares[:, None]).T @ second / spread[0][:, None] / spread[1]
+    return found
+
+
+def _effective(weights: Array) -> float:
+    """Rows that these weights stand for."""
+    total = weights.sum()
+    return float(total**2 / max((weights**2).sum(), 1e-300))

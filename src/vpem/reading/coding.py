@@ -1,0 +1,70 @@
+"""Words as codes: the categories of a column, in alphabetical order, and the number of each row's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from vpem.reading.columns import Fault, to_numbers, to_texts
+from vpem.reading.dialect import MISSING
+
+Array = NDArray[np.float64]
+
+MOST_CATEGORIES = 4096
+"""Different words that can be coded."""
+
+CODABLE = ("words", "texts")
+"""Faults of columns of words that are still categories."""
+
+
+class Coded(NamedTuple):
+    """One column as numbers."""
+
+    values: Array
+    """(n_rows,); NaN where missing."""
+    words: list[str] | None = None
+    """What the numbers 0, 1, ... stand for; None: they are numbers."""
+
+
+def to_codes(column: Any, *, may_have_commas: bool = False) -> Coded | Fault:
+    """Numbers of a column, or codes of its words; or why it has neither.
+
+    Parameters
+    ----------
+    column : pyarrow.ChunkedArray
+    may_have_commas : bool
+        See `to_numbers`.
+    """
+    if pa.types.is_boolean(column.type):
+        return Coded(np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64), ["false", "true"])
+    found = to_numbers(column, may_have_commas=may_have_commas)
+    if not isinstance(found, Fault):
+        return Coded(found)
+    if found.kind not in CODABLE:
+        return found
+    texts = to_texts(column)
+    if isinstance(texts, str):
+        return found
+    plain = pc.if_else(pc.is_in(pa.array(texts, pa.string()), value_set=pa.array(MISSING)), None, pa.array(texts))
+    words = sorted(word for word in pc.unique(plain).to_pylist() if word is not None)
+    if len(words) > MOST_CATEGORIES:
+        return found
+    codes = pc.index_in(plain, value_set=pa.array(words, pa.string()))
+    return Coded(np.array(codes.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64), words)
+
+
+def recode(codes: Array, words: Sequence[str], wanted: Sequence[str]) -> tuple[Array, list[str]]:
+    """Codes by other categories, NaN for words that are none of them; and these words, if some row has them."""
+    place = {word: number for number, word in enumerate(wanted)}
+    new = np.array([place.get(word, np.nan) for word in words], dtype=np.float64)
+    is_there = ~np.isnan(codes)
+    found = np.full(len(codes), np.nan)
+    own = codes[is_there].astype(np.intp)
+    found[is_there] = new[own]
+    used = np.unique(own)
+    return found, [words[number] for number in used if np.isnan(new[number])]

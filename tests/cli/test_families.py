@@ -1,0 +1,131 @@
+"""The program with columns of words, counts and amounts."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import vpem
+from vpem.cli import app as _  # noqa: F401 (all commands)
+from vpem.cli.app import app, err, out
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A table of people, whole and as two parties have it."""
+    monkeypatch.chdir(tmp_path)
+    for console in (out, err):
+        monkeypatch.setattr(console, "_width", 200)
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=300)
+    table = pd.DataFrame(
+        {
+            "person": [f"p{n}" for n in range(300)],
+            "age": rng.normal(40 + 15 * group, 5).round(2),
+            "job": np.where(rng.random(300) < 0.2 + 0.6 * group, "nurse", rng.choice(["smith", "clerk"], size=300)),
+            "visits": rng.poisson(4 + 8 * group),
+            "spent": np.where(rng.random(300) < 0.6, 0.0, np.exp(rng.normal(3 + group, 0.5)).round(2)),
+            "hour": (rng.vonmises(group * 2.0, 2.0) * 24 / (2 * np.pi) % 24).round(1),
+        }
+    )
+    table.loc[::13, "job"] = None
+    table.to_csv("people.csv", index=False)
+    table[["person", "age", "job"]].to_csv("registry.csv", index=False)
+    table[["person", "visits", "spent", "hour"]].sample(frac=0.9, random_state=0).to_csv("shop.csv", index=False)
+    return tmp_path
+
+
+def vpem_says(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output + repr(result.exception)
+    return re.sub(r"\s+", " ", result.output)
+
+
+TABLES = ("registry.csv", "shop.csv", "--id", "person")
+
+
+def test_words_are_taken_if_asked(folder):
+    said = vpem_says("fit", *TABLES, "-k", 2, "--starts", 1, code=1)
+    assert "words, 3 different ones" in said
+    assert "--family auto takes words as categories" in said
+    said = vpem_says("fit", *TABLES, "-k", 2, "--family", "hour=angles:24", "--report", "r.html", "--out", "m")
+    assert "families gaussian: age; categorical: job; counts: visits; zeros: spent; angles: hour" in said
+    assert '"labels": ["nurse"' in (folder / "r.html").read_text().replace('":["', '": ["')
+    model = vpem.load("m")
+    assert model.categories_ == {"job": ["clerk", "nurse", "smith"]}
+    said = vpem_says("show", "m")
+    assert re.search(r"nurse \d\d%", said)
+    found = json.loads(CliRunner().invoke(app, ["show", "m", "--json"]).output)
+    assert found["families"][found["columns"].index("hour")] == "angles:24"
+    assert found["categories"] == model.categories_
+
+
+def test_the_parties_file_may_have_families(folder):
+    (folder / "parties.toml").write_text(
+        '[parties]\na = ["age", "job"]\nb = ["visits", "hour"]\n[families]\nvisits = "poisson"\nhour = "angles:24"\n'
+    )
+    vpem_says("fit", "people.csv", "--parties", "parties.toml", "-k", 2, "--family", "visits=counts", "--out", "m")
+    assert [text.split(":")[0] for text in vpem.load("m").families_.values()] == [
+        "gaussian",
+        "categorical",
+        "counts",
+        "angles",
+    ]
+    (folder / "parties.toml").write_text('families = 7\n[parties]\na = ["age"]\n')
+    assert "expected a table [families]" in vpem_says(
+        "fit", "people.csv", "--parties", "parties.toml", "-k", 2, code=1
+    )
+
+
+def test_predict_impute_and_sample_speak_words(folder):
+    vpem_says("fit", *TABLES, "-k", 2, "--family", "auto", "--out", "m")
+    table = pd.read_csv("registry.csv")
+    table.loc[[2, 3], "job"] = "astronaut"
+    table.to_csv("registry.csv", index=False)
+    said = vpem_says("predict", "m", *TABLES, "-o", "scores.csv")
+    assert "column 'job' has words that the fit has not seen, which count as missing: 'astronaut'" in said
+    assert len(rows("scores.csv")) == 300
+    vpem_says("impute", "m", *TABLES, "-o", "filled.csv")
+    assert {row["job"] for row in rows("filled.csv")} == {"clerk", "nurse", "smith"}
+    vpem_says("sample", "m", "-n", 50, "-o", "drawn.csv")
+    assert {row["job"] for row in rows("drawn.csv")} <= {"clerk", "nurse", "smith"}
+
+
+def test_densities_and_probabilities_are_not_compared(folder):
+    arguments = ("people.csv", "--ignore", "job,person", "-k", 2, "--starts", 1)
+    vpem_says("fit", *arguments, "--out", "gaussian.vpem")
+    vpem_says("fit", *arguments, "--family", "visits=counts", "--out", "counts.vpem")
+    vpem_says("fit", *arguments, "--family", "visits=poisson", "--out", "poisson.vpem")
+    said = vpem_says("compare", "gaussian.vpem", "counts.vpem", "people.csv", "--report", "c.html")
+    assert (
+        "do not compare, nor do BIC and AIC: column 'visits' has a density in one and a probability in the other"
+        in said
+    )
+    assert "log-lik. BIC" not in said
+    assert "do not compare" in (folder / "c.html").read_text()
+    assert "log-lik. BIC" in vpem_says("compare", "counts.vpem", "poisson.vpem", "people.csv")
+
+
+def test_select_by_held_out_rows(folder):
+    arguments = ("select", *TABLES, "-k", "1..3", "--family", "hour=angles:24", "--starts", 1)
+    said = vpem_says(*arguments, "--folds", 3, "-o", "s.csv", "--plot", "s.svg")
+    assert "best by BIC: 2 components; by ICL: 2" in said
+    found = rows("s.csv")
+    assert float(found[1]["held_out"]) > float(found[0]["held_out"])
+    assert float(found[1]["held_out"]) < float(found[1]["log_likelihood"])
+    assert float(found[1]["icl"]) >= float(found[1]["bic"])
+    assert float(found[0]["icl"]) == pytest.approx(float(found[0]["bic"]))
+    assert "held out" in (folder / "s.svg").read_text()
+    vpem_says(*arguments, "--folds", 3, "-o", "again.csv")
+    assert rows("again.csv") == found
+    assert "expected --folds of 2 or more" in vpem_says(*arguments, "--folds", 1, code=1)
+    assert "--family as column=family" in vpem_says("select", *TABLES, "--family", "zeros", code=1)
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
