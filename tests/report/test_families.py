@@ -39,6 +39,8 @@ def test_categories_are_bars_and_zeros_a_spike(visit, tmp_path):
         assert expected in page.locator("#marginals").inner_text()
         assert page.locator("#marginals svg rect.bars").count() >= 3
     assert "nurse" in page.locator("#profiles").inner_text()
+    for select in ("#across", "#up"):  # an ellipse of categories would mean nothing
+        assert sorted(page.locator(f"{select} option").all_inner_texts()) == ["age", "spent", "visits"]
     data = page.evaluate("data.features.find((feature) => feature.name === 'spent')")
     for share, curve in zip(
         model._mixture.density.point_mass(model._mixture.blocks[1], 0), data["curves"], strict=True

@@ -167,6 +167,11 @@ function addMarginals() {
 
 // Two features
 
+/** Whether a feature has numbers that can be more or less; categories only have an order for the computer. */
+function isNumber(place) {
+  return !(data.features[place].family ?? "").startsWith("categorical");
+}
+
 /** Correlation of two features in a component; 0 if they are in different hubs. */
 function correlation(one, other, component) {
   const block = data.features[one].hub === data.features[other].hub ? data.correlations[data.features[one].hub] : null;
@@ -207,7 +212,7 @@ function drawnIn(across, up) {
 function paintPair(width) {
   const [across, up] = [Number(find("#across").value), Number(find("#up").value)];
   const [one, other] = [data.features[across], data.features[up]];
-  if (data.features.length < 2) return emptyFigure(width, "a table of one column has no pairs");
+  if (data.features.filter((_, place) => isNumber(place)).length < 2) return emptyFigure(width, "a table of one column of numbers has no pairs");
   if (across === up) return emptyFigure(width, "choose two different features");
   if (!one.limits || !other.limits) return emptyFigure(width, "too few values to be shown");
   const box = frame(width, Math.min(420, 0.95 * width), leftOf(...other.limits));
@@ -252,9 +257,10 @@ function tellPair() {
 
 function addPairs() {
   const selects = [find("#across"), find("#up")];
-  const [first, second] = [data.ranked[0], data.ranked[1] ?? data.ranked[0]];
+  const ranked = data.ranked.filter(isNumber);
+  const [first, second] = [ranked[0], ranked[1] ?? ranked[0]];
   const several = new Set(data.features.map((feature) => feature.party)).size > 1;
-  const options = data.features.map((feature, number) => (several ? [number, feature.name, nameOf(feature.party)] : [number, feature.name]));
+  const options = data.features.map((feature, number) => (several ? [number, feature.name, nameOf(feature.party)] : [number, feature.name])).filter(([number]) => isNumber(number));
   options.sort(([one], [other]) => data.features[one].party - data.features[other].party || one - other);
   setOptions(selects[0], options, first);
   setOptions(selects[1], options, second);
