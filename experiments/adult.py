@@ -133,8 +133,10 @@ def stepmix(p: dict[str, Any]) -> dict[str, Any]:
         "numbers": {"model": "gaussian_diag_nan", "n_columns": len(numbers)},
     }
     begin = time.perf_counter()
-    model = StepMix(k, measurement=about, max_iter=30, n_init=1, random_state=0, progress_bar=0).fit(scaled)
-    return {**told(np.asarray(model.predict(scaled)), income, k), "seconds": time.perf_counter() - begin}
+    with np.errstate(divide="ignore", invalid="ignore"):  # a component in which a column has one value
+        model = StepMix(k, measurement=about, max_iter=30, n_init=1, random_state=0, progress_bar=0).fit(scaled)
+        labels = np.asarray(model.predict(scaled))
+    return {**told(labels, income, k), "seconds": time.perf_counter() - begin}
 
 
 def prototypes(p: dict[str, Any]) -> dict[str, Any]:

@@ -412,3 +412,59 @@ def test_what_pooling_would_gain_is_bounded_by_the_truth(rho):
 def test_a_family_reads_as_it_is_written():
     for text in KINDS[1:]:
         assert str(parse_family(text)) == text
+
+
+def test_few_rows_need_not_look_like_a_whole_table():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=300), "w": rng.choice(["1", "two", "ex"], 300, p=[0.2, 0.4, 0.4])})
+    model = VerticalMixture(2, random_state=0).fit(table)
+    expected = model.predict_proba(table)
+    different = table.drop_duplicates("w")
+    np.testing.assert_array_equal(model.predict_proba(different), expected[different.index])
+    alone = table["w"] == "1"  # that could be numbers
+    np.testing.assert_array_equal(model.predict_proba(table[alone]), expected[alone])
+    assert np.isfinite(model.predict_proba(table.assign(a=np.nan))).all()
+    assert np.isfinite(model.predict_proba(table.assign(w=None))).all()
+
+
+def test_numbers_among_objects_stay_as_they_are():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(300) < 0.2, None, rng.choice([-1, 0, 1], 300))
+    table = pd.DataFrame({"a": rng.normal(size=300), "w": values})
+    filled = VerticalMixture(2, random_state=0).fit(table).impute(table)
+    there = table["w"].notna()
+    assert (filled["w"][there].astype(float) == table["w"][there].astype(float)).all()
+    assert set(filled["w"][~there].astype(float)) <= {-1.0, 0.0, 1.0}
+
+
+def test_numbers_that_differ_in_late_digits_have_names_of_their_own(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=300), "day": rng.choice([20210101, 20210102], 300)})
+    model = VerticalMixture(2, random_state=0).fit(table)
+    vpem.save(model, tmp_path / "model.vpem")
+    assert vpem.load(tmp_path / "model.vpem").categories_ == {"day": ["20210101", "20210102"]}
+
+
+def test_one_amount_beside_zero_has_no_spread():
+    table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=50), "z": np.repeat([0.0, 5.3], 25)})
+    with pytest.raises(ValueError, match="column 'z': has one amount beside zero"):
+        VerticalMixture(2, families={"z": "zeros"}).fit(table)
+    with pytest.raises(ValueError, match="whole number of values"):
+        VerticalMixture(2, families={"a": "counts:inf"}).fit(table)
+
+
+def test_hours_around_midnight():
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=400)
+    hour = (np.where(group, 23.0, 1.0) + rng.normal(0, 0.3, 400)) % 24
+    table = pd.DataFrame({"a": rng.normal(size=400), "hour": np.where(rng.random(400) < 0.1, np.nan, hour)})
+    model = VerticalMixture(2, families={"hour": "angles:24"}, random_state=0).fit(table)
+    gaps = table["hour"].isna()
+    filled, doubt = model.impute(table, return_std=True)
+    near = (filled["hour"][gaps] + 12) % 24 - 12
+    assert near.abs().max() < 1.2
+    assert doubt["hour"][gaps].between(0.2, 1.2).all()
+    profile = model._profile()
+    assert abs((profile.overall_means[1] + 12) % 24 - 12) < 0.3
+    assert profile.overall_deviations[1] == pytest.approx(np.hypot(1.0, 0.3), abs=0.1)
+    assert (np.abs(profile.distances[:, 1]) < 1.2).all()

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from vpem.reading.coding import Codes
 from vpem.reading.dialect import Form
 from vpem.reading.frames import code_frame, join_frames
 from vpem.reading.frames import columns_of as _frame_columns
@@ -304,8 +305,10 @@ class CodedTable:
         return found
 
 
-def code_words(table: Any) -> Any:
+def code_words(table: Any, codes: Codes = True) -> Any:
     """A data frame, or an array of objects, with columns of words coded as numbers; others as they are.
+
+    With `codes` the names of the columns that have words in a fit.
 
     Raises
     ------
@@ -317,7 +320,7 @@ def code_words(table: Any) -> Any:
     columns = _frame_columns(table)
     if columns is None:
         return table
-    arrays = code_frame(columns)
+    arrays = code_frame(columns, codes)
     names = [name for name, _ in columns]
     words = {name: own.words for name, own in zip(names, arrays, strict=True) if own.words is not None}
     if not words and not isinstance(table, dict):
@@ -332,7 +335,7 @@ def join(
     ignore: Sequence[str] = (),
     form: Form | None = None,
     keep: Callable[[str, str], bool] | None = None,
-    codes: bool = False,
+    codes: Codes = False,
 ) -> JoinedTable:
     """Parties' tables side by side, by what names the rows; a row that a party lacks is missing there, not lost.
 

@@ -11,11 +11,12 @@ from sklearn.linear_model import LogisticRegression
 
 from studies import make_study, run
 from vpem import Masked, Star, Tree
-from vpem.core.agent.message import RemoteProtocolError
+from vpem.core.agent.message import RemoteProtocolError, header_of
 from vpem.core.network.parties import make_network
 from vpem.core.network.summation import NO_MEMORY, Place, Shape, WrongMessageError
-from vpem.privacy import words
-from vpem.privacy.masks import FEW_HOLDERS, FIRST, N_EXTRA
+from vpem.privacy import changes, words
+from vpem.privacy.keys import link_tag
+from vpem.privacy.masks import FEW_HOLDERS, FIRST, N_EXTRA, REPEATS, TWO_PARTIES
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
 
@@ -225,10 +226,70 @@ def test_a_public_key_that_is_none_is_blamed_on_its_agent():
     network = make_network({n: [n] for n in range(3)}, "star", 0, np.random.default_rng(0))
     public, keys = summation.greet()
     for wrong in (b"", bytes(31), bytes(32), public):
-        place = Place(network, 0, Shape(2, 1), "", 0, 0, {0: public, 1: wrong, 2: public}, keys)
+        place = Place(network, 0, Shape(2, 1), "", 0, 0, {0: public, 1: wrong, 2: summation.greet()[0]}, keys)
         with pytest.raises(WrongMessageError, match="expected a public key") as caught:
             summation.begin(place, NO_MEMORY, np.zeros(2))
         assert caught.value.sender == 1
+
+
+def test_two_parties_with_one_key_cannot_cancel_a_third_s_masks():
+    summation = Masked(Star())
+    network = make_network({n: [n] for n in range(3)}, "star", 0, np.random.default_rng(0))
+    (own, keys), (theirs, _) = summation.greet(), summation.greet()
+    place = Place(network, 1, Shape(2, 1), "", 0, 0, {0: theirs, 1: own, 2: theirs}, keys)
+    with pytest.raises(WrongMessageError, match="got that of another"):
+        summation.begin(place, NO_MEMORY, np.zeros(2))
+
+
+def test_masks_only_cancel_among_parties_that_were_told_the_same():
+    summation = Masked(Star())
+    network = make_network({n: [n] for n in range(3)}, "star", 0, np.random.default_rng(0))
+    greetings = [summation.greet() for _ in network.positions]
+    told = {position: greetings[position][0] for position in network.positions}
+
+    def total(heard):
+        places = [
+            Place(network, n, Shape(2, 1), "", 0, 5, told, greetings[n][1], 0, heard[n]) for n in network.positions
+        ]
+        states = [summation.begin(place, NO_MEMORY, np.ones(2) if n < 3 else None) for n, place in enumerate(places)]
+        sent = {n: summation.message(places[n], 0, states[n]) for n in range(3)}
+        return summation.end(places[3], summation.combine(places[3], 0, states[3], sent))[0]
+
+    np.testing.assert_array_equal(total([b"a", b"a", b"a", b"a"]), [3.0, 3.0])
+    with pytest.raises(ValueError, match="expected masks that cancel"):
+        total([b"b", b"a", b"a", b"a"])
+
+
+def test_a_server_that_tells_parties_different_counts_learns_nothing():
+    agents, _ = make_study("star", summation=Masked(Star()), init_params="random", max_iter=2)
+    server, place, lies, when = agents[-1], None, 0, None
+    line = [message for agent in agents for message in agent.start()]
+    while line:
+        message = line.pop(0)
+        if message.sender == server.number and message.kind == "sum" and message.receiver > 0:
+            when = message.round if when is None else when
+            if message.round == when:  # fewer rows than there are, to all but the first
+                counts = np.repeat([0, 4], [19, 5]).astype(np.int32)
+                values = np.frombuffer(np.array([0, 0, 4], "<f8").tobytes() + changes.pack(counts), np.uint8)
+                message = message._replace(values=values, tag=b"")
+                parts = [repr(header_of(message)).encode(), values.data, np.ascontiguousarray(message.decision).data]
+                message = message._replace(tag=link_tag(place, message.receiver, parts))
+                lies += 1
+        line += agents[message.receiver].receive(message)
+        place = server.identity._place or place
+    assert lies == 3
+    assert "expected masks that cancel" in server.failure
+
+
+def test_agreeing_to_one_thing_is_not_agreeing_to_another():
+    network = make_network({n: [n] for n in range(4)}, "star", 0, np.random.default_rng(0))
+    two = make_network({n: [n] for n in range(2)}, "star", 0, np.random.default_rng(0))
+    assert Masked(Star()).least_holders(network) == 3
+    assert Masked(Star(), (FEW_HOLDERS,)).least_holders(network) == 2
+    assert Masked(Star(), (TWO_PARTIES,)).least_holders(network) == 3
+    assert Masked(Star(), (TWO_PARTIES,)).least_holders(two) == 0
+    assert Masked(Star(), (FEW_HOLDERS, TWO_PARTIES)).refuses_repeats
+    assert not Masked(Star(), (REPEATS,)).refuses_repeats
 
 
 def test_a_party_that_adds_under_other_masks_is_noticed():
@@ -254,8 +315,8 @@ def test_a_party_that_adds_under_other_masks_is_noticed():
 class Notary:
     """Proofs for tests: the name and the content."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, everybody):
+        self.name, self.everybody = name, everybody
 
     def sign(self, content):
         return self.name.encode() + b"|" + content[-20:]
@@ -268,7 +329,8 @@ class Notary:
 def signed(forger=None):
     agents, _ = make_study("star", summation=Masked(Star()), init_params="random", max_iter=2)
     for agent in agents:
-        agent.identity.credentials = Notary("mallory" if agent.number == forger else agent.name)
+        names = [other.name for other in agents]
+        agent.identity.credentials = Notary("mallory" if agent.number == forger else agent.name, names)
     return agents
 
 
@@ -276,6 +338,14 @@ def test_records_are_signed_and_a_forged_one_is_refused():
     assert all(agent.is_done for agent in run(signed()).agents.values())
     with pytest.raises(RemoteProtocolError, match="peer 2: expected '2' to have signed its record"):
         run(signed(forger=2))
+
+
+def test_a_server_cannot_hide_parties_of_the_study():
+    agents = signed()
+    for agent in agents:
+        agent.identity.credentials.everybody = [*agent.identity.credentials.everybody, "another"]
+    for agent in run(agents).agents.values():
+        assert "expected the agents of the study, 0, 1, 2, 3, server, another, got" in agent.failure
 
 
 # What the page says

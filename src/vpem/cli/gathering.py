@@ -82,12 +82,14 @@ def columns_of(
 
     Notes in `told` are not told again.
     """
+    from vpem.estimators.coding import word_names
     from vpem.reading import join, look_at_all, read
 
     wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
+    codes = fitted._has_families and word_names(fitted)
     if hasattr(fitted, "feature_names_in_"):
         del fitted.feature_names_in_
-    sources, codes = look_at_all(tables, form), fitted._has_families
+    sources = look_at_all(tables, form)
     ids, _ = find_names(sources, id_column)
     if len(tables) > 1:
         rows = join(sources, ids, lambda party, name: name in wanted or f"{party}.{name}" in wanted, codes=codes)

@@ -66,7 +66,7 @@ class Coding:
                 places = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
                 is_known = ordered[places] == values
                 found[:, column] = np.where(is_known, places, np.nan)
-                strange = [f"{value:g}" for value in np.unique(values[~is_known & ~np.isnan(values)])]
+                strange = [number_name(value) for value in np.unique(values[~is_known & ~np.isnan(values)]).tolist()]
             else:
                 raise ValueError(f"expected numbers in column {_called(column, names)}, as in the fit, got words")
             if strange:
@@ -115,6 +115,18 @@ class _CodedRows:
     def __getitem__(self, rows: Any) -> Rows:
         """Rows by slice or by number; (n_rows, n_columns)."""
         return self.coding.code_rows(self.table[rows], self.words, self.names)
+
+
+def number_name(value: float) -> str:
+    """A number as the name of its category: no other number has the same."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def word_names(estimator: Any) -> frozenset[str]:
+    """Columns in which a fit has words."""
+    names, coding = getattr(estimator, "feature_names_in_", None), estimator._coding
+    found = [column for column in coding.labels if column not in coding.numbers]
+    return frozenset(str(column) if names is None else str(names[column]) for column in found)
 
 
 def words_by_number(X: Any, names: Sequence[str] | None) -> dict[int, list[str]]:

@@ -207,7 +207,8 @@ class ExplainedMixture(ABC):
         for rows in row_chunks(0, len(filled), table.shape[1]):
             changed |= np.isnan(table[rows]).any(axis=0)
         filled = self._coding.decode(filled)
-        result = frames.like(X, filled, changed, self._coding.labels)
+        words = {column: own for column, own in self._coding.labels.items() if column not in self._coding.numbers}
+        result = frames.like(X, filled, changed, words)
         return (result, frames.like(X, deviations, np.ones_like(changed))) if return_std else result
 
     # What figures, the program and the report take from

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.counts import MOST_VALUES
 from vpem.core.blocks.structure import parse_family
 from vpem.core.rows import Table, row_chunks
-from vpem.estimators.coding import Coding
+from vpem.estimators.coding import Coding, number_name
 
 Array = NDArray[np.float64]
 
@@ -101,7 +101,10 @@ def find_families(
         if text.startswith("categorical"):
             if own is None:
                 assert facts.distinct is not None, "few values"
-                numbers[column], labels[column] = facts.distinct, [f"{value:g}" for value in facts.distinct]
+                numbers[column], labels[column] = (
+                    facts.distinct,
+                    [number_name(value) for value in facts.distinct.tolist()],
+                )
             else:
                 labels[column] = list(own)
     if problems:
@@ -192,6 +195,8 @@ def _decide(wanted: str, facts: Facts, words: Sequence[str] | None) -> str:
                 f"has values up to {facts.largest:g}, too large to be counted; try 'zeros' or 'gaussian'"
             )
         return f"{wanted}:{facts.largest + 1:g}"
+    if wanted.startswith("zeros") and facts.distinct is not None and len(np.setdiff1d(facts.distinct, [0.0])) < 2:
+        raise ValueError("has one amount beside zero, and no spread of it; say that it is 'categorical'")
     if wanted == "zeros" and facts.smallest < 0:
         raise ValueError(f"has amounts down to {facts.smallest:g}, whose logarithm is none; try 'zeros:gaussian'")
     if wanted == "angles":

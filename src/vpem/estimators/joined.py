@@ -7,6 +7,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from vpem.estimators.coding import word_names
+
 Data = ArrayLike | Mapping[str, Any]
 """Rows of all columns, or each party's own table."""
 
@@ -58,7 +60,7 @@ def arrange(estimator: Any, X: Any) -> Any:
         def keep(party: str, name: str) -> bool:
             return party not in parties or not {name, f"{party}.{name}"}.isdisjoint(parties[party])
 
-        X = join(X, on=estimator.on_, keep=keep, codes=takes_words(estimator))
+        X = join(X, on=estimator.on_, keep=keep, codes=takes_words(estimator) and word_names(estimator))
     if X.column_names == names and X.parties == parties:
         return X
     return _Arranged(X.arrange(names, parties), names, X.arrange_words(parties))

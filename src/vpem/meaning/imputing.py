@@ -8,6 +8,7 @@ import numpy as np
 
 from vpem.core.blocks.arrays import Array, Block
 from vpem.core.blocks.density import Density
+from vpem.meaning.circles import mean_on_circle
 
 
 def impute_rows(
@@ -47,6 +48,10 @@ def impute_rows(
         centre = (shares * means).sum(axis=0)
         variances = (shares * (within**2 + (means - centre) ** 2)).sum(axis=0)
         for column in range(len(XT)):
+            if (period := density.period(block, column)) is not None:
+                own_shares, own_means, own_within = shares[:, 0], means[:, column], within[:, column]
+                centre[column], spread = mean_on_circle(own_shares, own_means, own_within, period)
+                variances[column] = np.square(spread)
             shown = density.categories(block, column)
             if shown is not None:
                 probabilities = shares[:, 0].T @ shown

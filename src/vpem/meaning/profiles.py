@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block
 from vpem.core.blocks.density import Density
+from vpem.meaning.circles import arc, mean_on_circle
 from vpem.words import short_number
 
 
@@ -30,6 +31,8 @@ class Profile:
     """(n_features,): of all components together; they include what lies between the means."""
     categories: Mapping[int, Array] = field(default_factory=dict)
     """Column to the probabilities of its categories, (n_components, n_categories), where it has some."""
+    periods: Mapping[int, float] = field(default_factory=dict)
+    """Column to its period, where it has angles."""
 
     @cached_property
     def distances(self) -> Array:
@@ -39,6 +42,8 @@ class Profile:
         """
         spread = np.where(self.overall_deviations > 0, self.overall_deviations, 1.0)
         found: Array = (self.means - self.overall_means) / spread
+        for column, period in self.periods.items():
+            found[:, column] = arc(self.means[:, column], self.overall_means[column], period) / spread[column]
         for column, own in self.categories.items():
             found[:, column] = np.take_along_axis(self._unlike(own), self.typical[column][:, None], axis=1)[:, 0]
         return found
@@ -91,4 +96,12 @@ def make_profile(
         for place, column in enumerate(own)
         if (found := density.categories(block, place)) is not None
     }
-    return Profile(np.asarray(weights), means, deviations, overall, spread, categories)
+    periods = {
+        int(column): period
+        for block, own in zip(blocks, columns, strict=True)
+        for place, column in enumerate(own)
+        if (period := density.period(block, place)) is not None
+    }
+    for column, period in periods.items():
+        overall[column], spread[column] = mean_on_circle(weights, means[:, column], deviations[:, column], period)
+    return Profile(np.asarray(weights), means, deviations, overall, spread, categories, periods)

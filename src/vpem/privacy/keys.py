@@ -75,22 +75,34 @@ def link_tag(place: Place, peer: Position, parts: Sequence[bytes | memoryview]) 
     return digest.digest()
 
 
-def mask_stream(key: bytes, number: int, n_bytes: int) -> bytes:
+def mask_stream(key: bytes, number: int, n_bytes: int, common: bytes = b"") -> bytes:
     """The mask of one sum under a pair's key."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-    own = hashlib.blake2b(number.to_bytes(8, "big"), key=key, digest_size=32, person=b"vpem sum").digest()
+    own = hashlib.blake2b(number.to_bytes(8, "big") + common, key=key, digest_size=32, person=b"vpem sum").digest()
     return Cipher(ChaCha20(own, bytes(16)), None).encryptor().update(bytes(n_bytes))
 
 
 def masks(place: Place, roots: Sequence[Position], n_bytes: int) -> Mapping[Position, NDArray[np.uint8]]:
     """The streams that an agent shares with each other root, for this sum."""
-    keys = keys_of(place)
+    keys, told = keys_of(place), [place.greetings.get(root, b"") for root in roots]
+    for root, public in zip(roots, told, strict=True):
+        if told.count(public) > 1 and root != place.position:
+            raise WrongMessageError(root, "expected a public key of its own in the meeting, got that of another")
+    common = hashlib.sha256(b"".join(told) + place.heard).digest()  # others than all have: masks do not cancel
     return {
         peer: np.frombuffer(
             mask_stream(
-                keys.shared(place.epoch, peer, place.greetings.get(peer, b""), b"mask"), place.number, n_bytes
+                keys.shared(
+                    place.epoch,
+                    peer,
+                    place.greetings.get(peer, b""),
+                    b"mask %d %d" % (min(peer, place.position), max(peer, place.position)),
+                ),
+                place.number,
+                n_bytes,
+                common,
             ),
             np.uint8,
         )

@@ -117,11 +117,13 @@ class Masked(Summation):
     @property
     def refuses_repeats(self) -> bool:
         """Unless the parties accept them."""
-        return REPEATS not in self.accept and TWO_PARTIES not in self.accept
+        return REPEATS not in self.accept
 
-    def least_holders(self, network: Network) -> int:  # noqa: ARG002 (of all networks)
+    def least_holders(self, network: Network) -> int:
         """Three, unless the parties accept fewer."""
-        return 0 if {FEW_HOLDERS, TWO_PARTIES}.intersection(self.accept) else LEAST
+        if len(network.hubs) < LEAST:  # who accepts it sees all of the other's terms
+            return 0
+        return 2 if FEW_HOLDERS in self.accept else LEAST
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there are too few blocks."""

@@ -80,6 +80,8 @@ class _Run:
         self.secret, self.order = b"", list[int]()
         self.lists: dict[int, list[bytes]] = {}
         """At the matcher: the finished ones."""
+        self.raised: set[int] = set()
+        """Owners whose lists this agent has multiplied: a label is sealed once."""
         self.matched: Matched | None = None
         self.checks: dict[int, bytes] = {}
 
@@ -250,6 +252,8 @@ class Matching:
         mine = self._hellos[self.number].about
         if hello.about != mine:
             raise MatchingError(f"expected the same study, join and rule for ids, got others from {name!r}")
+        if any(hello.public == other.public for one, other in self._hellos.items() if one != number):
+            raise RemoteProtocolError(self.number, peer, 0, f"expected a key of its own from {name!r}, got another's")
         self._hellos[number] = hello
         return self._flood([number], besides=peer) + self._begin_if_all()
 
@@ -292,6 +296,8 @@ class Matching:
             return self._fail(parcel.content.decode(errors="replace")[:1000], besides=peer)
         if not 0 <= parcel.target < len(self.agents.names) or not 0 <= parcel.source < len(self.agents.names):
             raise RemoteProtocolError(self.number, peer, 0, "expected a parcel between agents of the study")
+        if parcel.source == self.number:
+            raise RemoteProtocolError(self.number, peer, 0, "expected a parcel of another agent, got an own one")
         if parcel.target != self.number:
             return self._to([self.routes[parcel.target]], parcel)
         run = self._run
@@ -334,6 +340,9 @@ class Matching:
         if not is_right or parcel.source != before or len(points) != run.hellos[owner].count:
             raise PointError(f"expected {run.hellos[owner].count if owner in owners else 0} points, in its turn")
         if not is_final:
+            if owner in run.raised:
+                raise PointError("expected a list once, got it again")
+            run.raised.add(owner)
             return self._pass_on(run, owner, self._raise(run, points))
         check_points(points)
         if len(set(points)) < len(points):

@@ -31,7 +31,16 @@ class Coded(NamedTuple):
     """What the numbers 0, 1, ... stand for; None: they are numbers."""
 
 
-def to_codes(column: Any, *, may_have_commas: bool = False) -> Coded | Fault:
+Codes = bool | frozenset[str]
+"""Whether words are coded; or names of the columns in which a fit has words, and others have numbers."""
+
+
+def in_fit(codes: Codes, party: str, name: str) -> bool | None:
+    """Whether a fit has words in a column; None if there is no fit yet."""
+    return None if isinstance(codes, bool) else bool(codes & {name, f"{party}.{name}"})
+
+
+def to_codes(column: Any, *, may_have_commas: bool = False, has_words: bool | None = None) -> Coded | Fault:
     """Numbers of a column, or codes of its words; or why it has neither.
 
     Parameters
@@ -39,21 +48,32 @@ def to_codes(column: Any, *, may_have_commas: bool = False) -> Coded | Fault:
     column : pyarrow.ChunkedArray
     may_have_commas : bool
         See `to_numbers`.
+    has_words : bool, optional
+        Whether a fit has words in this column: then few rows need not look like a whole table. None: no fit yet.
     """
     if pa.types.is_boolean(column.type):
         return Coded(np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64), ["false", "true"])
-    found = to_numbers(column, may_have_commas=may_have_commas)
-    if not isinstance(found, Fault):
-        return Coded(found)
-    if found.kind not in CODABLE:
-        return found
+    if has_words and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        has_words = False  # codes, as samples have them
+    fault = Fault(kind="kinds", text="expected words, got values of another kind")
+    if not has_words:
+        found = to_numbers(column, may_have_commas=may_have_commas)
+        if not isinstance(found, Fault):
+            return Coded(found)
+        if has_words is not None and found.kind == "empty":
+            return Coded(np.full(len(column), np.nan))
+        if found.kind not in CODABLE:
+            return found
+        fault = found
     texts = to_texts(column)
     if isinstance(texts, str):
-        return found
+        return fault
     plain = pc.if_else(pc.is_in(pa.array(texts, pa.string()), value_set=pa.array(MISSING)), None, pa.array(texts))
     words = sorted(word for word in pc.unique(plain).to_pylist() if word is not None)
+    if not words:
+        return Coded(np.full(len(column), np.nan))
     if len(words) > MOST_CATEGORIES:
-        return found
+        return fault
     codes = pc.index_in(plain, value_set=pa.array(words, pa.string()))
     return Coded(np.array(codes.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64), words)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from vpem.reading.coding import Coded, to_codes
+from vpem.reading.coding import Coded, Codes, in_fit, to_codes
 from vpem.reading.columns import Fault
 from vpem.reading.dialect import Form
 from vpem.reading.joining import Rows, as_names, join_parts
@@ -25,7 +25,7 @@ def join_frames(
     keep: Callable[[str, str], bool],
     form: Form | None = None,
     *,
-    codes: bool = False,
+    codes: Codes = False,
 ) -> Rows:
     """Several parties' tables side by side, by id, as `join` does with files.
 
@@ -39,8 +39,8 @@ def join_frames(
         Of a party and a column's name there: whether to read it.
     form : Form, optional
         How files are written, as far as it is not to be found out.
-    codes : bool, default=False
-        Whether words are coded, as categories.
+    codes : bool or names, default=False
+        Whether words are coded, as categories; or the columns that have words in a fit.
     """
     reader = Reader(as_names(on), [], [], PYTHON, codes)
     if not reader.ids:
@@ -86,13 +86,14 @@ def _part(reader: Reader, party: str, table: Any, keep: Callable[[str, str], boo
     return reader.from_arrow(pa.table(arrays), [name for name in wanted if name in arrays], party)
 
 
-def code_frame(columns: Sequence[tuple[str, Any]]) -> list[Coded]:
+def code_frame(columns: Sequence[tuple[str, Any]], codes: Codes = True) -> list[Coded]:
     """Names and values of a table's columns as numbers, with words coded; TableError tells of all that cannot be."""
     found, problems = [], []
     for name, values in columns:
         try:
             array = _array(values)
-            coded = to_codes(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
+            whole = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+            coded = to_codes(whole, has_words=in_fit(codes, "", name))
         except (pa.ArrowException, TypeError, ValueError):
             coded = Fault(kind="kinds", text="expected numbers or words, got values of several kinds")
         if isinstance(coded, Fault):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.reading.coding import Codes
 from vpem.reading.dialect import Form
 from vpem.reading.opening import Source, look
 from vpem.reading.problems import Problem, TableError, complain
@@ -50,7 +51,7 @@ def read(
     columns: Sequence[str] | None = None,
     keep: Callable[[str], bool] = lambda _: True,
     form: Form | None = None,
-    codes: bool = False,
+    codes: Codes = False,
 ) -> Rows:
     """Read numbers from a file.
 
@@ -66,8 +67,8 @@ def read(
         Of all columns, only those are read for whose names it says so.
     form : Form, optional
         How the file is written, as far as it is not to be found out.
-    codes : bool, default=False
-        Whether words are coded, as categories.
+    codes : bool or names, default=False
+        Whether words are coded, as categories; or the columns that have words in a fit.
     """
     source = path if isinstance(path, Source) else look(path, form)
     reader = Reader(as_names(id_column), [], [], codes=codes)
@@ -103,7 +104,7 @@ def join(
     keep: Callable[[str, str], bool] = lambda *_: True,
     form: Form | None = None,
     *,
-    codes: bool = False,
+    codes: Codes = False,
 ) -> Rows:
     """Several parties' files side by side, by id; a row that a party lacks is missing there, not lost.
 

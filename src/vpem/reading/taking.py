@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vpem.reading.coding import Coded, to_codes
+from vpem.reading.coding import Coded, Codes, in_fit, to_codes
 from vpem.reading.columns import Fault, counts_rows, to_numbers, to_texts
 from vpem.reading.opening import Source, lines_of, read_arrow
 from vpem.reading.problems import PROGRAM, Problem, Words, unknown
@@ -45,7 +45,7 @@ class Reader:
     notes: list[tuple[str, str]]
     """Table and note."""
     words: Words = PROGRAM
-    codes: bool = False
+    codes: Codes = False
     """Whether words are coded, as categories."""
 
     def from_file(
@@ -98,7 +98,7 @@ class Reader:
         dialect = None if source is None else source.dialect
         commas = dialect is not None and dialect.separator != "," and dialect.decimal == "."
         for number, name in enumerate(wanted):
-            coded = self._take(table.column(name), commas)
+            coded = self._take(table.column(name), commas, party, name)
             if isinstance(coded, Fault):
                 faults[name] = coded
                 continue
@@ -118,9 +118,10 @@ class Reader:
             originals = keys if dialect is not None else _tuples(table, self.ids)
         return Part(party, list(wanted), values, keys, originals, words)
 
-    def _take(self, column: Any, may_have_commas: bool) -> Coded | Fault:
-        if self.codes:
-            return to_codes(column, may_have_commas=may_have_commas)
+    def _take(self, column: Any, may_have_commas: bool, party: str, name: str) -> Coded | Fault:
+        if self.codes is not False:
+            has_words = in_fit(self.codes, party, name)
+            return to_codes(column, may_have_commas=may_have_commas, has_words=has_words)
         found = to_numbers(column, may_have_commas=may_have_commas)
         return found if isinstance(found, Fault) else Coded(found)
 
@@ -137,7 +138,7 @@ class Reader:
                 kind=(name, fault.kind),
                 column=name if fault.is_ignorable else None,
                 may_be_id=fault.may_be_id and not self.ids,
-                remedy=self.words.families if fault.kind == "words" and not self.codes else fault.remedy,
+                remedy=self.words.families if fault.kind == "words" and self.codes is False else fault.remedy,
             )
 
     def add(self, table: str, text: str, **more: Any) -> None:

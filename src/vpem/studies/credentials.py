@@ -31,6 +31,7 @@ class CertificateCredentials:
         self._own = own.public_bytes(serialization.Encoding.DER)
         self._key: Any = serialization.load_pem_private_key(key.read_bytes(), None)
         self._names = dict(names)
+        self.everybody = tuple(names)
 
     def sign(self, content: bytes) -> bytes:
         """The certificate, and a signature under its key."""

@@ -142,7 +142,7 @@ class Identity:
             secret = self._greeting[2] if self._greeting[0] == state.epoch else None
             position = roles.position_of[self.number]
             count = 0 if state.progress.phase in AFTER_DONE else state.progress.n_sums
-            where = state.epoch, exchange.begun, greetings, secret, count
+            where = state.epoch, exchange.begun, greetings, secret, count, bytes.fromhex(state.progress.heard)
             self._place = old = Place(roles.network, position, exchange.shape, exchange.series, *where)
         return old
 

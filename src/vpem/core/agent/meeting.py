@@ -8,7 +8,7 @@ weights and its own part in them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -74,6 +74,10 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 class Credentials(Protocol):
     """How an agent proves that a record is its own, and knows others' proofs: by keys that the core never sees."""
+
+    @property
+    def everybody(self) -> Sequence[str]:
+        """Names of all agents of the study, by number."""
 
     def sign(self, content: bytes) -> bytes:
         """Proof that this agent has written these bytes."""
@@ -166,6 +170,14 @@ def check_members(records: Mapping[int, Record], members: Mapping[int, Record]) 
         )
     if n_members and n_missing < 0:
         raise MeetingError(f"expected the {n_members} agents of the first meeting, got {len(records)} agents")
+
+
+def check_names(records: Mapping[int, Record], everybody: Sequence[str]) -> None:
+    """Raise MeetingError unless the agents of the study have met, under their numbers, but for those given up."""
+    abandoned = {number for record in records.values() for number in record.abandoned}
+    found = {number: record.name for number, record in records.items()}
+    if found != {number: name for number, name in enumerate(everybody) if number in found or number not in abandoned}:
+        raise MeetingError(f"expected the agents of the study, {', '.join(everybody)}, got {found}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -166,6 +166,8 @@ class Progress:
     """What the summation carries from each series of this start's sums to the next sum."""
     holders: Integers | None = None
     """(n_rows,): how many blocks have each row, where that is counted."""
+    heard: str = ""
+    """Digest of what all sums and decisions have told, where sums are masked."""
     seen: Mapping[str, Integers] = field(default_factory=dict)
     """Digests of own rows that were added in predictions, and how many blocks had them then."""
 

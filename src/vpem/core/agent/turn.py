@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,6 +58,8 @@ class Turn:
         draft = self.draft
         records = draft.records
         meeting.check_members(records, draft.members)
+        if self.identity.credentials is not None:
+            meeting.check_names(records, self.identity.credentials.everybody)
         self.identity.roles(draft)
         target = meeting.common_checkpoint(records)
         if target and self.identity.agreement.hops > 0 and meeting.somebody_has_gone(records):
@@ -109,6 +112,10 @@ class Turn:
             return
         phase = draft.progress.phase
         draft.progress = self._absorb()  # the sum is forgotten before there is room for the next one's terms
+        seen, last = draft.progress.seen, draft.checkpoints[-1]
+        if phase in AFTER_DONE and seen is not last.progress.seen:  # known before anything is added
+            last = replace(last, progress=replace(last.progress, seen=seen))
+            draft.checkpoints = (*draft.checkpoints[:-1], last)
         done = draft.progress.n_predictions
         draft.requests = {number: request for number, request in draft.requests.items() if number >= done - 1}
         self.open_exchange()
@@ -138,6 +145,9 @@ class Turn:
         if PHASES[before.phase].exchange == "sum":
             before = replace(before, n_sums=before.n_sums + 1)
         decision = NO_DECISION if exchange.decision is None else exchange.decision
+        if self.identity.agreement.summation.is_masked and before.phase != "predict":  # which not all may hear
+            told = bytes.fromhex(before.heard) + values.tobytes() + decision.tobytes()
+            before = replace(before, heard=hashlib.sha256(told).hexdigest())
         found: Progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
         return found
 

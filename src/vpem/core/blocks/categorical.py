@@ -36,12 +36,12 @@ class Categorical(Discrete):
             raise ValueError("expected probabilities of categories that add up to 1, got others")
 
     def to_vector(self, parameters: Array) -> Array:
-        """Logarithms."""
-        return np.log(np.maximum(parameters, SMALLEST))
+        """Square roots: a category that dies out goes to zero in them, and not on and on as its logarithm does."""
+        return np.sqrt(parameters)
 
     def from_vector(self, vector: Array, like: Array) -> Array:  # noqa: ARG002 (of other families)
-        """Softmax."""
-        found = np.exp(vector - vector.max(axis=1, keepdims=True))
+        """Shares of their squares."""
+        found = np.square(vector)
         probabilities: Array = found / found.sum(axis=1, keepdims=True)
         return probabilities
 

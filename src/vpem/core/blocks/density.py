@@ -295,6 +295,11 @@ class Density(ABC):
         del block, column
         return None
 
+    def period(self, block: Block, column: int) -> float | None:
+        """After which one column's values begin again, as angles and hours do; None: they do not."""
+        del block, column
+        return None
+
     def categories(self, block: Block, column: int) -> Array | None:
         """Probabilities of one column's categories, (n_components, n_categories); None: its values are numbers."""
         del block, column

@@ -197,7 +197,7 @@ class Smooth(Family):
 
 def counted_whole(argument: float, kind: str, smallest: int) -> None:
     """Raise ValueError unless a family's argument is a number of values."""
-    if argument != int(argument) or argument < smallest:
+    if not np.isfinite(argument) or argument != int(argument) or argument < smallest:
         raise ValueError(
             f"expected {kind} with a whole number of values, {smallest} or more, got {kind}:{argument:g}"
         )

@@ -16,6 +16,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.blocks.angles import Angles
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.categorical import Categorical
 from vpem.core.blocks.density import CollapsedComponentError, Density
@@ -361,6 +362,11 @@ class Mixed(Density):
         """See `Density`."""
         family = Structure.of(block).families[column]
         return None if family is None else family.values()
+
+    def period(self, block: Block, column: int) -> float | None:
+        """See `Density`."""
+        family = Structure.of(block).families[column]
+        return family.argument if isinstance(family, Angles) else None
 
     def categories(self, block: Block, column: int) -> Array | None:
         """See `Density`."""

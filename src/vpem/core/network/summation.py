@@ -111,6 +111,8 @@ class Place:
     count: int = 0
     """Sums of the fit, or of the prediction, before this one. The same in both engines, and in all epochs: unlike
     `number`, it comes again when a sum is made again after a loss."""
+    heard: bytes = b""
+    """Digest of all that the sums and decisions of the fit have told so far; the same at all agents."""
 
 
 MOST_RETREATS = 4
