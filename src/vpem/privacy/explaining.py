@@ -105,7 +105,7 @@ def _about_rows(rows: Rows, names: Sequence[str]) -> list[str]:
     found.append(
         f"{rows.matcher} is the matcher: it sees {seen}. "
         + (
-            "Of its own rows it knows the tokens' places alone, not the ids of others."
+            "It learns for each of its own ids which parties have it, and no ids of others."
             if is_party
             else "It sees no id."
         )

@@ -181,7 +181,8 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
     try:
         outcome = carry(seat, session, hello, journal, (), stop, write, of_matching(seat.wiring()))
     finally:
-        ledger.write(folder, hello.purpose)
+        for problem in ledger.write(folder, hello.purpose):
+            journal.tell(Note(problem))
     if outcome.kind != "finished":
         raise StudyEnded(outcome, folder)
     found = matched_seat(seat, matching.matched or NOTHING)
@@ -297,6 +298,7 @@ def carry(
         )
     finally:
         wire.close()
-        ledger.write(seat.party.folder, hello.purpose)
+        for problem in ledger.write(seat.party.folder, hello.purpose):
+            journal.tell(Note(problem))
     journal.tell(outcome)
     return outcome

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,11 +64,19 @@ class Ledger:
         ends = roles.position_of[message.sender], roles.position_of[message.receiver]
         return self._forms[1].get(ends, "sum")
 
-    def write(self, folder: Path, purpose: str) -> None:
-        """Add a line to the party's ledger."""
+    def write(self, folder: Path, purpose: str) -> list[str]:
+        """Add a line to the party's ledger, whole or not at all; returns what went wrong with it."""
         lines = [{"to": to, "kind": kind, "form": form, **line} for (to, kind, form), line in self._lines.items()]
         if not lines:
-            return
+            return []
         entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "purpose": purpose, "sent": lines}
-        with (folder / LEDGER).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        path = folder / LEDGER
+        n_bytes = path.stat().st_size if path.exists() else 0
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            with suppress(OSError):
+                os.truncate(path, n_bytes)
+            return [f"{path}: what this run has sent could not be written down: {error.strerror}"]
+        return []
