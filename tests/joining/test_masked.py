@@ -6,6 +6,7 @@ import re
 import signal
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from vpem.studies.fields import StudyFileError
 from vpem.studies.joining import StudyEnded, join, match
 from vpem.studies.keys import KeyFileError
 from vpem.studies.local import find_files, make_keys
+from vpem.studies.seats import take_seat
 from vpem.studies.shared import read_study
+from vpem.studies.writing import study_text
 
 MASKED = 'sum = "masked"'
 
@@ -180,6 +183,37 @@ def test_a_party_cannot_sign_with_another_s_name(tmp_path):
             north.verify(*wrong)
     with pytest.raises(ValueError):  # noqa: PT011 (whatever the parser says)
         north.verify("south", b"content", b"")
+
+
+def test_a_study_may_pin_keys(tmp_path):
+    from vpem.studies.credentials import CertificateCredentials
+    from vpem.studies.keys import look
+
+    clinics = Unmatched(tmp_path / "study")
+    files = find_files(clinics.study, clinics.folder)
+    pinned = {name: look(files[name].keys.certificate).fingerprint for name in NAMES}
+    names = {name: name for name in NAMES}
+
+    def credentials(name, fingerprints):
+        keys = files[name].keys
+        return CertificateCredentials(keys.ca, keys.certificate, keys.key, names, fingerprints)
+
+    proof = credentials("south", pinned).sign(b"content")
+    credentials("north", pinned).verify("south", b"content", proof)
+    with pytest.raises(ValueError, match="as the study has it"):
+        credentials("north", {**pinned, "south": pinned["north"]}).verify("south", b"content", proof)
+    parties = [replace(one, fingerprint=pinned[one.name]) for one in clinics.study.parties]
+    assert replace(clinics.study, parties=tuple(parties)).digests != clinics.study.digests
+    again = tmp_path / "again.toml"
+    again.write_text(study_text(replace(clinics.study, parties=tuple(parties))))
+    assert read_study(again).parties == tuple(parties)
+    take_seat(again, files["north"])
+    again.write_text(again.read_text().replace(pinned["north"], pinned["south"]))
+    with pytest.raises(KeyFileError, match="expected the key that the study pins"):
+        take_seat(again, files["north"])
+    again.write_text(again.read_text().replace(pinned["south"], "12:34"))
+    with pytest.raises(ValueError, match="expected 16 pairs of hexadecimal digits"):
+        read_study(again)
 
 
 def test_new_rows_come_again_with_the_same_parties_only(tmp_path):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+from vpem.studies.keys import fingerprint
 
 PREFIX = 2
 """Bytes of the length of the certificate, before it."""
@@ -20,9 +23,18 @@ class CertificateCredentials:
         The files that links use too.
     names : mapping
         By agent's name: the common name of its certificate.
+    fingerprints : mapping
+        By agent's name: of its key, where the study pins that as well.
     """
 
-    def __init__(self, ca: Path, certificate: Path, key: Path, names: Mapping[str, str]):
+    def __init__(
+        self,
+        ca: Path,
+        certificate: Path,
+        key: Path,
+        names: Mapping[str, str],
+        fingerprints: Mapping[str, str | None] = MappingProxyType({}),
+    ):
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
 
@@ -30,7 +42,7 @@ class CertificateCredentials:
         own = x509.load_pem_x509_certificate(certificate.read_bytes())
         self._own = own.public_bytes(serialization.Encoding.DER)
         self._key: Any = serialization.load_pem_private_key(key.read_bytes(), None)
-        self._names = dict(names)
+        self._names, self._fingerprints = dict(names), dict(fingerprints)
         self.everybody = tuple(names)
 
     def sign(self, content: bytes) -> bytes:
@@ -64,6 +76,11 @@ class CertificateCredentials:
             if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
                 raise ValueError("expected a certificate that is valid now, got another")
             public: Any = certificate.public_key()
+            pinned = self._fingerprints.get(name)
+            if pinned is not None and fingerprint(public) != pinned:
+                raise ValueError(
+                    f"expected the key {pinned} of {name!r}, as the study has it, got {fingerprint(public)}"
+                )
             if isinstance(public, ec.EllipticCurvePublicKey):
                 public.verify(signature, content, ec.ECDSA(hashes.SHA256()))
             elif hasattr(public, "key_size"):

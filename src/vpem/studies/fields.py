@@ -15,6 +15,7 @@ from vpem.studies.lines import Key, key_lines, line_of
 DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|min|m|h|d|days?|weeks?)\s*")
 SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "day": 86_400, "days": 86_400}
 SECONDS |= {"week": 604_800, "weeks": 604_800}
+FINGERPRINT = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){15}")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MISSING: Any = object()
 """What a field has that is not in the file."""
@@ -151,6 +152,13 @@ def name(value: Any) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise ValueError("expected 1 to 64 letters, digits, - and _")
     return value
+
+
+def fingerprint(value: Any) -> str:
+    """Of a key, as `vpem keys show` says it."""
+    if not isinstance(value, str) or not FINGERPRINT.fullmatch(value.lower()):
+        raise ValueError("expected 16 pairs of hexadecimal digits with colons, as vpem keys show says them")
+    return value.lower()
 
 
 def names(value: Any) -> tuple[str, ...]:

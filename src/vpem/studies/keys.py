@@ -6,6 +6,7 @@ authority and signs requests. Certificates are valid from two days before they a
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 from collections.abc import Sequence
@@ -136,23 +137,25 @@ def sign(request: Path, folder: Path, out: Path | None = None, *, hosts: Sequenc
     return path
 
 
+def fingerprint(public: Any) -> str:
+    """Of a public key: half of its digest, in pairs of digits."""
+    from cryptography.hazmat.primitives import serialization
+
+    content = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return ":".join(f"{byte:02x}" for byte in hashlib.sha256(content).digest()[:16])
+
+
 def look(path: Path) -> About:
     """What a certificate or a request says."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
 
     found = _load(path)
-    public = found.public_key().public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(public)
     name = _common_name(found.subject)
     own: dict[str, Any] = {
         "path": path,
         "name": name,
         "hosts": tuple(host for host in _hosts(found) if host != name),
-        "fingerprint": ":".join(f"{byte:02x}" for byte in digest.finalize()[:16]),
+        "fingerprint": fingerprint(found.public_key()),
     }
     if isinstance(found, x509.CertificateSigningRequest):
         return About(kind="request", **own)

@@ -12,7 +12,7 @@ from vpem.core.agent.machine import Agent
 from vpem.privacy.matching import Matched
 from vpem.studies.credentials import CertificateCredentials
 from vpem.studies.fields import StudyFileError
-from vpem.studies.keys import check_keys
+from vpem.studies.keys import KeyFileError, check_keys, look
 from vpem.studies.matching import Unmatched, load_matched, read_unmatched
 from vpem.studies.private import PartyFile, read_party, server_file
 from vpem.studies.results import Local, prepare
@@ -75,7 +75,8 @@ class Seat:
         if self.tls is None:
             return None
         names = {member.name: member.certificate for member in self.study.members}
-        return CertificateCredentials(self.tls.ca, self.tls.certificate, self.tls.key, names)
+        fingerprints = {member.name: member.fingerprint for member in self.study.members}
+        return CertificateCredentials(self.tls.ca, self.tls.certificate, self.tls.key, names, fingerprints)
 
     def hello(self, purpose: str = "fit") -> Hello:
         """What neighbours compare."""
@@ -143,7 +144,13 @@ def take_seat(
     tls, notes = None, list[str]()
     if not insecure:
         keys = own.keys
-        notes += check_keys(keys.ca, keys.certificate, keys.key, shared.members[number].certificate)
+        member = shared.members[number]
+        notes += check_keys(keys.ca, keys.certificate, keys.key, member.certificate)
+        if member.fingerprint not in (None, look(keys.certificate).fingerprint):
+            raise KeyFileError(
+                f"{keys.certificate}: expected the key that the study pins, {member.fingerprint}, "
+                f"got {look(keys.certificate).fingerprint}; use that key, or have the study changed at all parties"
+            )
         tls = Tls(ca=keys.ca, certificate=keys.certificate, key=keys.key)
     if insecure and (shared.is_masked or shared.match != "same"):
         raise StudyFileError(

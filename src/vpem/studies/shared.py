@@ -62,6 +62,8 @@ class Member:
     """Host and port at which it can be reached."""
     certificate: str
     """Common name of its certificate."""
+    fingerprint: str | None = None
+    """Of its key, as `vpem keys show` says it; None: any key that the authority has certified for this name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +190,7 @@ class Study:
             "privacy.accept": sorted(self.accept),
             "parties": self.names,
             **{f"{_place(one)}.certificate": one.certificate for one in self.members},
+            **{f"{_place(one)}.fingerprint": one.fingerprint for one in self.members if one.fingerprint is not None},
         }
         return {name: _digest(value)[:DIGITS] for name, value in values.items()}
 
@@ -335,10 +338,18 @@ def _parties(found: Fields) -> tuple[list[str], tuple[Member, ...]]:
         if name == SERVER:
             found.add(("parties", name), f"expected another name than {SERVER!r}, which a star's server has")
         found.table(("parties", name))
-        where = found.take(("parties", name, "address"), fields.address)
-        parties.append(Member(name, where, found.take(("parties", name, "certificate"), fields.name, name)))
+        parties.append(_member(found, name, ("parties", name)))
     _check_once(found, parties)
     return names, tuple(parties)
+
+
+def _member(found: Fields, name: str, place: tuple[str, str]) -> Member:
+    return Member(
+        name,
+        found.take((*place, "address"), fields.address),
+        found.take((*place, "certificate"), fields.name, name),
+        found.take((*place, "fingerprint"), fields.fingerprint, None),
+    )
 
 
 def _check_once(found: Fields, parties: list[Member]) -> None:
@@ -358,12 +369,12 @@ def _network(found: Fields, names: list[str]) -> tuple[str, tuple[tuple[int, int
     n_parties = len(names)
     if links == "star":
         found.table(("network", "server"))
-        where = found.take(("network", "server", "address"), fields.address)
-        server = Member(SERVER, where, found.take(("network", "server", "certificate"), fields.name, SERVER))
+        server = _member(found, SERVER, ("network", "server"))
         return "star", tuple((number, n_parties) for number in range(n_parties)), server
     if found.has("network", "server"):
         found.table(("network", "server"))
-        found.has("network", "server", "address"), found.has("network", "server", "certificate")
+        for name in ("address", "certificate", "fingerprint"):
+            found.has("network", "server", name)
         found.add(("network", "server"), 'expected a server with links = "star" only')
     if isinstance(links, list):
         return "list", listed_links(found, links, names), None

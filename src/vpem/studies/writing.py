@@ -9,7 +9,7 @@ from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
-from vpem.studies.shared import Options, Study
+from vpem.studies.shared import Member, Options, Study
 
 COMMENTS = {
     "components": "how many components",
@@ -54,7 +54,7 @@ def study_text(study: Study) -> str:
     ]
     if study.server is not None:
         lines += ["", "[network.server]  # sees the parties' contributions, and has no columns"]
-        lines += _member_lines(study.server.address, study.server.certificate)
+        lines += _member_lines(study.server)
     lines += [
         "",
         "[rows]  # ids are compared as digests or tokens with this salt; keep it among the parties",
@@ -67,7 +67,7 @@ def study_text(study: Study) -> str:
     if study.accept:
         lines += ["", "[privacy]", f"accept = {_plain(list(study.accept))}"]
     for party in study.parties:
-        lines += ["", f"[parties.{party.name}]", *_member_lines(party.address, party.certificate)]
+        lines += ["", f"[parties.{party.name}]", *_member_lines(party)]
     return "\n".join(lines) + "\n"
 
 
@@ -83,10 +83,12 @@ def _model_lines(asked: Options) -> list[str]:
     return found
 
 
-def _member_lines(address: str, certificate: str) -> list[str]:
+def _member_lines(member: Member) -> list[str]:
+    shown = "" if member.fingerprint is None else member.fingerprint
     return [
-        f"address = {_plain(address)}  # where the others reach it",
-        f"certificate = {_plain(certificate)}  # common name of its certificate",
+        f"address = {_plain(member.address)}  # where the others reach it",
+        f"certificate = {_plain(member.certificate)}  # common name of its certificate",
+        f"{'' if shown else '# '}fingerprint = {_plain(shown)}  # of its key: vpem keys show",
     ]
 
 
