@@ -56,7 +56,7 @@ CORE_MAY_IMPORT = {
 STANDARD = {"__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "functools", "itertools", "math"}
 CORE_MODULES = (
     STANDARD
-    | {"numbers", "hashlib", "typing", "msgspec", "numpy", "scipy", "numba", "networkx", "vpem"}
+    | {"numbers", "hashlib", "hmac", "typing", "msgspec", "numpy", "scipy", "numba", "networkx", "vpem"}
     | {"weakref", "zstandard"}
 )
 CORE_MUST_NOT_CALL = {"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint"}

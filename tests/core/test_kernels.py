@@ -22,7 +22,7 @@ from vpem.core.blocks.factors import make_block
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.overall import column_moments, shared_statistics
 from vpem.core.blocks.packed import WIDEST_MATRIX, Densities, Tally, make_layout, sort_blocks, warm_up
-from vpem.core.blocks.tiles import ColumnTally, Distances, Tile
+from vpem.core.blocks.tiles import ColumnTally, Distances, Tile, columns_first
 from vpem.core.network.parties import make_network
 from vpem.core.settings import STARTS
 
@@ -334,3 +334,14 @@ def test_nothing_is_left_to_compile_after_the_warm_up():
         VerticalKMeans(2, tol=1e9, random_state=0, **arguments).fit(X)
         VerticalKMeans(2, tol=1e9, random_state=0, partition=parties).fit(X).predict(X)
     assert {f.py_func.__name__ for f, old in zip(functions, before, strict=True) if set(f.signatures) != old} == set()
+
+
+def test_a_tile_is_never_read_only():
+    table = np.asfortranarray(np.random.default_rng(0).normal(size=(5, 3)))
+    order = np.arange(1, 3)
+    assert np.shares_memory(columns_first(table, order), table)
+    table.flags.writeable = False  # as pandas gives it: kernels would be compiled again for such arrays
+    for columns in (order, np.array([2, 0])):
+        found = columns_first(table, columns)
+        assert found.flags.writeable
+        np.testing.assert_array_equal(found, table.T[columns])

@@ -215,3 +215,11 @@ h = '#'
 @pytest.mark.parametrize(("given", "seconds"), [("10s", 10), ("1.5 min", 90), ("1h", 3600), ("2d", 172_800), (3, 3)])
 def test_times(given, seconds):
     assert fields.duration(given) == seconds
+
+
+def test_a_fingerprint_is_said_as_it_is(capsys):
+    from vpem.cli.app import err, out, say
+
+    say("key ba:d3:ab:0c")
+    assert capsys.readouterr().out == "key ba:d3:ab:0c\n"
+    assert out.render_str(":ab:").plain == err.render_str(":ab:").plain == ":ab:"

@@ -80,7 +80,7 @@ def test_a_neighbour_may_only_speak_for_itself():
         ("DEBUG net-0 ThreadId(03) zenoh::net::runtime::orchestrator: Try to connect: tcp/a:1", None),
         (
             "DEBUG net-0 ThreadId(03) zenoh::net::runtime::orchestrator: Unable to connect to configured peer "
-            "tls/a:1! received fatal alert: UnknownCA at /root/x/unicast.rs:226.. Retry in 100ms.",
+            "tls/a:1! received fatal alert: UnknownCA at /build/zenoh/unicast.rs:226.. Retry in 100ms.",
             "Unable to connect to configured peer tls/a:1! received fatal alert: UnknownCA.",
         ),
         ("DEBUG net-0 ThreadId(03) zenoh::net::runtime::orchestrator: Unable to connect: Connection refused", None),

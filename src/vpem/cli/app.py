@@ -21,7 +21,8 @@ app = typer.Typer(
     help="Parties that hold different columns of the same rows fit one Gaussian mixture together.\n\n"
     "Try `vpem demo`, then `vpem fit --help`.",
 )
-out, err = Console(), Console(stderr=True)
+# Without emoji: the fingerprint of a key, or a column's name, may have ":ab:" in it.
+out, err = Console(emoji=False), Console(stderr=True, emoji=False)
 state = {"debug": False}
 
 INTERRUPTED = 130

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -73,7 +74,7 @@ def _tag(identity: Identity, state: AgentState, message: Message, peer: AgentNum
 def _check_tags(identity: Identity, state: AgentState, messages: list[Message]) -> None:
     """Raise RemoteProtocolError if a message is not as its sender has sent it to this agent, in this round."""
     for message in messages:
-        if message.tag != _tag(identity, state, message, message.sender):
+        if not hmac.compare_digest(message.tag, _tag(identity, state, message, message.sender)):
             raise RemoteProtocolError(
                 identity.number,
                 message.sender,

@@ -224,11 +224,13 @@ class ColumnTally(Collector):
 def columns_first(rows: Rows, order: NDArray[np.intp]) -> Array:
     """Some rows as a tile has them, in double precision; (n_columns, n_rows), the columns in a given order.
 
-    A view, if that is how they lie in memory.
+    A view, if that is how they lie in memory; not of an array that is read-only, as for that every kernel would have
+    to be compiled again.
     """
     first = int(order[0]) if len(order) else 0
     in_order = bool((order == np.arange(first, first + len(order))).all())
-    return np.ascontiguousarray(rows.T[first : first + len(order)] if in_order else rows.T[order], dtype=np.float64)
+    found = rows.T[first : first + len(order)] if in_order else rows.T[order]
+    return np.require(found, np.float64, ["C", "W"])
 
 
 def as_in_table(packed: Array, order: NDArray[np.intp]) -> Array:
