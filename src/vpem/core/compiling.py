@@ -30,7 +30,7 @@ class Loop:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the compiled function."""
-        return self.prepare()(*arguments)
+        return (self._made[0] if self._made else self.prepare())(*arguments)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # questions of copy, pickle and doctest

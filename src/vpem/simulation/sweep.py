@@ -72,9 +72,9 @@ def sweep(
     first, adder = int(channel.view_of_hub[0]), channel.linear
     whole, scalars = _add(problem, channel, halves.n_components, alone, about, within)
     is_plain = channel.is_exact and len(problem.order) > NARROW and not problem.overall.has_gaps.any()
-    chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
     if adder is None:
         halves = halves.in_order()
+    chunks = list(row_chunks(within.start, within.stop, halves.values_per_row))
 
     def read(rows: slice) -> Rows:
         return problem.by_columns[:, rows].T if adder is None else problem.read(rows)

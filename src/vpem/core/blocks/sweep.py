@@ -149,9 +149,9 @@ class Pass:
         return max(len(self.order), self.n_components * max(n_targets, self.n_views))
 
     def in_order(self) -> Pass:
-        """The same of a table whose columns are in the order of the blocks."""
+        """The second half of a table whose columns are in the order of the blocks."""
         has_gaps = None if self.has_gaps is None else self.has_gaps[self.order]
-        return replace(self, order=np.arange(len(self.order)), has_gaps=has_gaps)
+        return replace(self, order=np.arange(len(self.order)), has_gaps=has_gaps, separate=False)
 
     def begin(self) -> Sums:
         """Sums of no rows."""

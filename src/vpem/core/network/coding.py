@@ -47,14 +47,14 @@ def find_thresholds(total, least, references, thresholds):  # type: ignore[no-un
     """
     n_rows, n_components = total.shape
     for m in range(n_rows):
-        leader = 0
+        leader, top = 0, total[m, 0]
         for k in range(1, n_components):
-            if total[m, k] > total[m, leader]:
-                leader = k
+            leader = k if total[m, k] > top else leader
+            top = max(top, total[m, k])
         references[m] = leader
         for j in range(n_components - 1):
             k = j + (j >= leader)
-            thresholds[m, j] = max(least, (total[m, leader] - total[m, k] - DECIDED) / 4.0)
+            thresholds[m, j] = max(least, (top - total[m, k] - DECIDED) / 4.0)
 
 
 @compiled(PRECISE)
@@ -68,27 +68,46 @@ def find_changes(terms, below, sent, thresholds, references, least, share, chang
     There are no branches: which component leads, and what is silent, cannot be foreseen.
     """
     n_rows, n_components = sent.shape
-    has_term, has_below, largest = terms.shape[0] > 0, below.shape[0] > 0, 0
-    change, level = np.empty(1), 0.0
-    bits = change.view(np.int64)
-    for m in range(n_rows):
+    largest, level = 0, 0.0
+    if terms.shape[0] > 0 and below.shape[0] > 0:
+        for m in range(n_rows):
+            r = references[m]
+            term, other, before = terms[m, r], below[m, r], sent[m, r]
+            moved[m, r] = before
+            level += term
+            for j in range(n_components - 1):
+                k = j + (j >= r)
+                value = (below[m, k] - other) + (terms[m, k] - term)
+                code, sign, change = round_change(value, sent[m, k] - before, share * max(thresholds[m, j], least))
+                largest = max(largest, code)
+                changes[m, j] = (code ^ sign) - sign
+                moved[m, k] = sent[m, k] + change
+        return largest, level
+    values = terms if terms.shape[0] > 0 else below
+    for m in range(values.shape[0]):
         r = references[m]
-        term, other, before = terms[m, r] if has_term else 0.0, below[m, r] if has_below else 0.0, sent[m, r]
+        term, before = values[m, r], sent[m, r]
         moved[m, r] = before
         level += term
         for j in range(n_components - 1):
             k = j + (j >= r)
-            value = below[m, k] - other if has_below else 0.0
-            if has_term:
-                value += terms[m, k] - term
-            value = min(max(value, -LARGEST), LARGEST) - (sent[m, k] - before)
-            change[0] = 0.0 if abs(value) < share * max(thresholds[m, j], least) else value
-            code = ((bits[0] & UNSIGNED) + ROUNDING) >> SHIFT
+            code, sign, change = round_change(
+                values[m, k] - term, sent[m, k] - before, share * max(thresholds[m, j], least)
+            )
             largest = max(largest, code)
-            changes[m, j] = -code if value < 0.0 else code
-            bits[0] = code << SHIFT
-            moved[m, k] = sent[m, k] + (-change[0] if value < 0.0 else change[0])
-    return largest, level
+            changes[m, j] = (code ^ sign) - sign
+            moved[m, k] = sent[m, k] + change
+    return largest, level if terms.shape[0] > 0 else 0.0
+
+
+@compiled(PRECISE)
+def round_change(ratio, sent, least):  # type: ignore[no-untyped-def]
+    """The change of a log-ratio, 0 if below `least`: exponent and two bits; sign, 0 or -1; the rounded number."""
+    value = min(max(ratio, -LARGEST), LARGEST) - sent
+    value = 0.0 if abs(value) < least else value
+    bits = np.float64(value).view(np.int64)
+    code, sign = ((bits & UNSIGNED) + ROUNDING) >> SHIFT, bits >> 63
+    return code, sign, np.int64((code << SHIFT) | (sign << 63)).view(np.float64)
 
 
 @compiled(PRECISE)
@@ -133,8 +152,8 @@ def add_decoded(codes, scales, references, memory, out):  # type: ignore[no-unty
         out[m, r] = memory[m, r]
         for j in range(memory.shape[1] - 1):
             k = j + (j >= r)
-            value = memory[m, k]
-            for layer in range(n_layers):
+            value = memory[m, k] + tables[0, codes[0, i]]
+            for layer in range(1, n_layers):
                 value += tables[layer, codes[layer, i]]
             out[m, k] = value
             i += 1
@@ -146,16 +165,27 @@ def mean_change(before, after):  # type: ignore[no-untyped-def]
     n_rows, n_components = after.shape
     size, count = 0.0, 0
     for m in range(n_rows):
-        leader = 0
+        leader, top = 0, after[m, 0]
         for k in range(1, n_components):
-            if after[m, k] > after[m, leader]:
-                leader = k
+            leader = k if after[m, k] > top else leader
+            top = max(top, after[m, k])
         for k in range(n_components):
-            gap = after[m, leader] - after[m, k]
-            if k != leader and gap < DECIDED:
-                size += abs(before[m, leader] - before[m, k] - gap)
-                count += 1
+            gap = top - after[m, k]
+            change = abs(before[m, leader] - before[m, k] - gap)
+            counts = (k != leader) & (gap < DECIDED)
+            size += change if counts else 0.0
+            count += counts
     return size / count if count else 0.0
+
+
+@compiled(PRECISE)
+def level_rows(total, references, present, level, out):  # type: ignore[no-untyped-def]
+    """Log-ratios of total (n_rows, n_components), and a level, as out; zeros where present (n_rows,) is zero."""
+    for m in range(total.shape[0]):
+        first, is_there = total[m, references[m]], present[m] != 0
+        for k in range(total.shape[1]):
+            value = total[m, k] - first + level
+            out[m, k] = value if is_there else 0.0
 
 
 def exponent_of(largest: int) -> int:
@@ -164,17 +194,12 @@ def exponent_of(largest: int) -> int:
 
 
 @compiled(PRECISE)
-def split_zeros(plain, bits, others):  # type: ignore[no-untyped-def]
-    """Where bytes (n,) are not zero, as bits (ceil(n / 8),), and these bytes, as others (n + 1,); their number."""
-    n, count = plain.shape[0], 0
-    for place in range(bits.shape[0]):
-        byte = 0
-        for i in range(8 * place, min(8 * place + 8, n)):
-            others[count] = plain[i]
-            is_there = 1 if plain[i] != 0 else 0
-            byte |= is_there << (i & 7)
-            count += is_there
-        bits[place] = byte
+def drop_zeros(plain, others):  # type: ignore[no-untyped-def]
+    """Bytes (n,) that are not zero, as others (n + 1,); their number."""
+    count = 0
+    for i in range(plain.shape[0]):
+        others[count] = plain[i]
+        count += np.int64(plain[i] != 0)
     return count
 
 
@@ -191,7 +216,7 @@ def count_ones(bits):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def join_zeros(bits, others, plain):  # type: ignore[no-untyped-def]
-    """The bytes (n,) of which `split_zeros` made bits and others; there is one more of the others than is used."""
+    """The bytes (n,) that are zero where bits are, else others; there is one more of these than is used."""
     count = 0
     for i in range(plain.shape[0]):
         is_there = (bits[i >> 3] >> (i & 7)) & 1
@@ -203,8 +228,8 @@ def compress(plain: Bytes) -> bytes:
     """Smaller bytes."""
     import zstandard
 
-    bits, others = np.empty((len(plain) + 7) // 8, np.uint8), np.empty(len(plain) + 1, np.uint8)
-    others = others[: split_zeros(plain, bits, others)]
+    bits, others = np.packbits(plain != 0, bitorder="little"), np.empty(len(plain) + 1, np.uint8)
+    others = others[: drop_zeros(plain, others)]
     first, second = (
         zstandard.ZstdCompressor(level=LEVEL, write_checksum=False).compress(part.data) for part in (bits, others)
     )

@@ -19,6 +19,7 @@ from vpem.core.network.coding import (
     exponent_of,
     find_changes,
     find_thresholds,
+    level_rows,
     mean_change,
     most_compressed,
     whole_numbers,
@@ -286,13 +287,15 @@ def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Arr
 
 def _values(state: Memory) -> Array:
     """The sum that all work with, (n_values,)."""
-    present = state["present"].astype(bool)
+    total, present = state["total"], state["present"]
     *scalars, level = state["scalars"].tolist()
-    level = min(max(level / max(1, present.sum()), -MOST_LEVEL), MOST_LEVEL)
-    values: Array = state["total"] - np.take_along_axis(state["total"], state["references"][:, None], axis=1)
-    values += level or np.finfo(float).tiny  # zeros would mean that there is no such row
-    values[~present] = 0.0
-    return np.append(values.ravel(), scalars)
+    level = min(max(level / max(1, np.count_nonzero(present)), -MOST_LEVEL), MOST_LEVEL)
+    values = np.append(np.empty(total.size), scalars)
+    # Zeros would mean that there is no such row.
+    level_rows(
+        total, state["references"], present, level or np.finfo(float).tiny, values[: total.size].reshape(total.shape)
+    )
+    return values
 
 
 def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, NDArray[np.float32]]:
