@@ -22,7 +22,8 @@ from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import column_rounds
-from vpem.core.network.summation import Payload, Place, Round, Summation, can_have_sent, greet
+from vpem.core.network.rounds import can_have_sent
+from vpem.core.network.summation import Payload, Place, Round, Summation, greet
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement
 
