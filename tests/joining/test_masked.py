@@ -18,7 +18,7 @@ from vpem.studies.joining import StudyEnded, join, match
 from vpem.studies.keys import KeyFileError
 from vpem.studies.local import find_files, make_keys
 from vpem.studies.seats import take_seat
-from vpem.studies.shared import read_study
+from vpem.studies.shared import Study, read_study
 from vpem.studies.writing import study_text
 
 MASKED = 'sum = "masked"'
@@ -253,9 +253,14 @@ def test_two_parties_must_say_that_they_accept_it(tmp_path):
     with pytest.raises(StudyFileError, match="two parties see each other's terms"):
         read_study(path)
     path.write_text(two + '[privacy]\naccept = "two parties see each other\'s terms"\n')
-    assert read_study(path).summation.accept == ("two parties see each other's terms",)
+    accepted = read_study(path)
+    assert accepted.summation.accept == ("two parties see each other's terms",)
+    with pytest.raises(StudyFileError, match="two parties see each other's terms"):
+        replace(accepted, accept=())
+    assert not replace(accepted, accept=(), sum="differences").is_masked
     path.write_text(text.replace('sum = "masked"', ""))
     assert read_study(path).is_masked, "by default"
+    assert Study.sum == read_study(path).sum, "whether the study comes from a file or not"
     path.write_text(text.replace("components = 2", 'components = 2\ninit = "labels"'))
     with pytest.raises(StudyFileError, match="shows each party's labels"):
         read_study(path)
