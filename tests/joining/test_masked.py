@@ -13,6 +13,7 @@ import pytest
 
 import vpem
 from clinics import NAMES, Clinics
+from vpem.core.agent.message import RemoteProtocolError
 from vpem.studies.fields import StudyFileError
 from vpem.studies.joining import StudyEnded, join, match
 from vpem.studies.keys import KeyFileError
@@ -20,6 +21,7 @@ from vpem.studies.local import find_files, make_keys
 from vpem.studies.seats import take_seat
 from vpem.studies.shared import Study, read_study
 from vpem.studies.writing import study_text
+from vpem.transports import wire
 
 MASKED = 'sum = "masked"'
 
@@ -173,7 +175,7 @@ def test_a_party_cannot_sign_with_another_s_name(tmp_path):
     files = find_files(clinics.study, clinics.folder)
     names = {name: name for name in NAMES}
     north, south = (
-        CertificateCredentials(files[n].keys.ca, files[n].keys.certificate, files[n].keys.key, names)
+        CertificateCredentials(files[n].keys.ca, files[n].keys.certificate, files[n].keys.key, "study", names)
         for n in ("north", "south")
     )
     proof = south.sign(b"content")
@@ -196,7 +198,7 @@ def test_a_study_may_pin_keys(tmp_path):
 
     def credentials(name, fingerprints):
         keys = files[name].keys
-        return CertificateCredentials(keys.ca, keys.certificate, keys.key, names, fingerprints)
+        return CertificateCredentials(keys.ca, keys.certificate, keys.key, "study", names, fingerprints)
 
     proof = credentials("south", pinned).sign(b"content")
     credentials("north", pinned).verify("south", b"content", proof)
@@ -214,6 +216,25 @@ def test_a_study_may_pin_keys(tmp_path):
     again.write_text(again.read_text().replace(pinned["south"], "12:34"))
     with pytest.raises(ValueError, match="expected 16 pairs of hexadecimal digits"):
         read_study(again)
+
+
+def test_what_was_signed_in_another_study_proves_nothing_in_this(tmp_path):
+    clinics = Clinics(tmp_path / "study", network=MASKED, model='init = "random"')
+    study, files = clinics.study, find_files(clinics.study, clinics.folder)
+    make_keys(study, files)
+    # The same parties, keys, tables and settings: only the salt is another.
+    other = replace(study, salt=study.salt[::-1])
+    assert other.agreement().digest == study.agreement().digest
+    north, east, south = (take_seat(study, files[name]).agent() for name in NAMES)
+    replayed = take_seat(other, files["south"]).agent()
+    assert set(north.neighbours) == {1, 2}
+    [own], [old], [first] = south.start(), replayed.start(), east.start()
+    north.receive(first)
+    before = wire.encode_state(north.state)
+    with pytest.raises(RemoteProtocolError, match="peer 2: expected 'south' to have signed its record, got another"):
+        north.receive(old)
+    assert wire.encode_state(north.state) == before
+    assert north.receive(own), "its record of this study is taken"
 
 
 def test_new_rows_come_again_with_the_same_parties_only(tmp_path):

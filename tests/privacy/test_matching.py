@@ -219,8 +219,8 @@ def test_a_matcher_that_tells_others_something_else_is_noticed():
 
 def test_hellos_must_be_signed_and_of_the_same_study():
     class Notary:
-        def __init__(self, name):
-            self.name = name
+        def __init__(self, name, study):
+            self.name, self.study = name, study
 
         def sign(self, content):
             return hashlib.sha256(self.name.encode() + content).digest()
@@ -229,10 +229,12 @@ def test_hellos_must_be_signed_and_of_the_same_study():
             if proof != hashlib.sha256(name.encode() + content).digest():
                 raise ValueError("another wrote it")
 
-    for forger in (None, 1):
+    for forger, study in ((None, "this"), (1, "this"), (1, "another")):
         agents = make(LISTS)
         for number, agent in agents.items():
-            agent.credentials = Notary("mallory" if number == forger else f"p{number}")
+            is_forger = number == forger
+            name = "mallory" if is_forger and study == "this" else f"p{number}"
+            agent.credentials = Notary(name, study if is_forger else "this")
             agent._hellos = {number: agent._hello()}
         drive(agents)
         losses = [text for agent in agents.values() for text in agent.losses.values()]

@@ -183,7 +183,7 @@ class Matching:
         hello = Hello(self.number, secrets.token_bytes(16), self._sealing.public, count, about, version)
         if self.credentials is None:
             return hello
-        return msgspec.structs.replace(hello, proof=self.credentials.sign(signed(hello)))
+        return msgspec.structs.replace(hello, proof=self.credentials.sign(signed(hello, self.credentials.study)))
 
     def _tell_hellos(self, peer: int) -> list[Frame]:
         return [frame for number in sorted(self._hellos) for frame in self._to([peer], self._hello_of(number))]
@@ -215,7 +215,7 @@ class Matching:
         name = self.agents.names[number]
         if self.credentials is not None:
             try:
-                self.credentials.verify(name, signed(hello), hello.proof)
+                self.credentials.verify(name, signed(hello, self.credentials.study), hello.proof)
             except ValueError as error:
                 problem = f"expected {name!r} to have signed its hello, got another ({error})"
                 raise RemoteProtocolError(self.number, peer, 0, problem) from None

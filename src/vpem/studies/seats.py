@@ -76,7 +76,8 @@ class Seat:
             return None
         names = {member.name: member.certificate for member in self.study.members}
         fingerprints = {member.name: member.fingerprint for member in self.study.members}
-        return CertificateCredentials(self.tls.ca, self.tls.certificate, self.tls.key, names, fingerprints)
+        files = self.tls.ca, self.tls.certificate, self.tls.key
+        return CertificateCredentials(*files, self.study.digest, names, fingerprints)
 
     def hello(self, purpose: str = "fit") -> Hello:
         """What neighbours compare."""

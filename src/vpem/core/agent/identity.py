@@ -94,7 +94,8 @@ class Identity:
         )
         if self.credentials is None:
             return record
-        return msgspec.structs.replace(record, proof=self.credentials.sign(signed_content(record, state.epoch)))
+        content = signed_content(record, state.epoch, self.credentials.study)
+        return msgspec.structs.replace(record, proof=self.credentials.sign(content))
 
     def has_met(self, state: AgentState) -> bool:
         """Whether the agent has what its summation keeps secret in this epoch, if messages have tags."""

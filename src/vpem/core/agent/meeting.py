@@ -79,6 +79,10 @@ class Credentials(Protocol):
     def everybody(self) -> Sequence[str]:
         """Names of all agents of the study, by number."""
 
+    @property
+    def study(self) -> str:
+        """What names the study and all its settings: what was signed in another one proves nothing in this."""
+
     def sign(self, content: bytes) -> bytes:
         """Proof that this agent has written these bytes."""
 
@@ -86,9 +90,9 @@ class Credentials(Protocol):
         """Raise ValueError unless the agent of this name has written these bytes."""
 
 
-def signed_content(record: Record, epoch: int) -> bytes:
-    """What the proof of a record is about: all of it, and the epoch."""
-    return b"vpem record" + msgspec.msgpack.encode((epoch, msgspec.structs.replace(record, proof=b"")))
+def signed_content(record: Record, epoch: int, study: str) -> bytes:
+    """What the proof of a record is about: all of it, the epoch, and the study."""
+    return b"vpem record" + msgspec.msgpack.encode((study, epoch, msgspec.structs.replace(record, proof=b"")))
 
 
 class MeetingError(ValueError):
