@@ -237,19 +237,24 @@ def test_what_was_signed_in_another_study_proves_nothing_in_this(tmp_path):
     assert north.receive(own), "its record of this study is taken"
 
 
-def test_new_rows_come_again_with_the_same_parties_only(tmp_path):
+@pytest.mark.parametrize("links", ["tree", "star"])
+def test_new_rows_come_again_with_the_same_parties_only(tmp_path, links):
     from vpem.studies.predicting import predict
 
-    clinics = Clinics(tmp_path / "study", network=MASKED, model='init = "random"')
+    clinics = Clinics(tmp_path / "study", network=MASKED, model='init = "random"', links=links)
     files = find_files(clinics.study, clinics.folder)
     make_keys(clinics.study, files)
     fits = clinics.threads(secure)
     assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
 
-    def score(absent=()):
-        clinics.new_rows(clinics.X[:12] + 1.0, absent)
+    def score(absent=(), prefix="new", moved=1.0):
+        clinics.new_rows(clinics.X[:12] + moved, absent, prefix)
         run = lambda study, own: predict(  # noqa: E731
-            study, own, clinics.folder / own.party / "new.csv", progress=False
+            study,
+            None if own.party == "server" else own,
+            None if own.party == "server" else clinics.folder / own.party / "new.csv",
+            n_rows=12,
+            progress=False,
         )
         return clinics.threads(run)
 
@@ -260,6 +265,59 @@ def test_new_rows_come_again_with_the_same_parties_only(tmp_path):
     refused = score(absent=["south"])
     assert all(isinstance(one, StudyEnded) for one in refused.values()), refused
     assert "a party's own term" in str(refused["north"])
+    # Other values do not make other rows, and other rows may have the same values. A refusal is not the end.
+    refused = score(absent=["south"], moved=2.0)
+    assert all("a party's own term" in str(one) for one in refused.values()), refused
+    others = score(prefix="other")
+    assert not any(isinstance(one, Exception) for one in others.values()), others
+    np.testing.assert_allclose(others["north"].log_densities, scores["north"].log_densities, atol=1e-6)
+    refused = score(prefix="p", absent=["east"])
+    assert all("a party's own term" in str(one) for one in refused.values()), "rows of the fit"
+    written = [path.read_bytes() for path in clinics.folder.glob("*/results/*") if "state" in path.name]
+    assert not any(b"new1" in content or b"other1" in content for content in written), "digests, and no ids"
+
+
+def test_rows_that_were_matched_are_known_again_by_the_rule_for_ids(tmp_path):
+    from vpem.studies.predicting import predict
+
+    clinics = Unmatched(tmp_path / "study")
+    fits = clinics.threads(secure)
+    assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
+    clinics.new_rows(clinics.X[:12] + 1.0, absent=["east"], prefix="p")  # which east has spelled otherwise before
+    found = clinics.threads(lambda study, own: predict(study, own, own.path.parent / "new.csv", progress=False))
+    _, common = clinics.joined("inner")
+    n_common = len({f"p{row}" for row in range(12)} & set(common))
+    assert n_common > 0
+    assert all(f"got {n_common} with others" in str(one) for one in found.values()), found
+
+
+@pytest.mark.parametrize("links", ["tree", "star"])
+def test_under_masks_all_must_say_that_they_go_on_without_a_party(tmp_path, links):
+    slow = 'init = "random"\ntol = 1e-12\nmax_iter = 20000\nreg_covar = 1e-3'
+    clinics = Clinics(tmp_path / "study", network=MASKED, model=slow, links=links, patience="3s", lease="1s")
+    make_keys(clinics.study, find_files(clinics.study, clinics.folder))
+    server = ["server"] if links == "star" else []
+
+    def part(without=(), stop=lambda: False):
+        def run(study, own):
+            given = without if own.party in (*server, "north") or len(without) > 1 else ()
+            return join(study, own, without=given[:1], progress=False, stop=stop)
+
+        return run
+
+    logs = [clinics.folder / name / "results" / "log.jsonl" for name in NAMES]
+
+    def have_met():
+        return all(log.exists() and '"phase": "iterate"' in log.read_text() for log in logs)
+
+    stopped = clinics.threads(part(stop=have_met))
+    assert all(one.outcome.kind == "interrupted" for one in stopped.values()), stopped
+    rest = ("north", "east", *server)
+    alone = clinics.threads(part(without=("south",)), names=rest)  # east has not said so
+    assert alone["east"].outcome.kind == "gave up", alone
+    assert "waiting until all agree to go on without south: east need --without south" in logs[0].read_text()
+    both = clinics.threads(part(without=("south", "")), names=rest)
+    assert all("expected at least 3 parties" in str(one) for one in both.values()), both
 
 
 # Files

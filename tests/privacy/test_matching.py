@@ -317,8 +317,15 @@ def test_progress_and_time():
     begun = time.perf_counter()
     drive(agents)
     check(agents, [keys, keys])
-    assert seen[-1][1] == 6000
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen) or len(seen) > 4
+    assert seen[-1] == (6000, 6000)
+    assert all(agent.progress == (6000, 6000) for agent in agents.values()), "2,000 points, 4,000 multiplications"
+    assert len(seen) > 10
+    for lists in ([range(10), range(3), range(7)], [range(1001), range(1000)]):
+        agents = make([list(one) for one in lists])
+        drive(agents)
+        for agent in agents.values():
+            total = len(agent.ids) + sum(map(len, lists))
+            assert agent.progress == (total, total), "all of it, however many there are"
     # 8,000 multiplications at 14,500 a second and core; with room for a busy machine.
     assert time.perf_counter() - begun < 20
 

@@ -167,11 +167,11 @@ class Matching:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Points that are done, and all."""
+        """Points that are done, and all: one for each own id, and a multiplication for each id of all parties."""
         if self._run is None or self.ids is None:
             return 0, 0
-        own, others = len(self.ids), sum(hello.count for hello in self._run.hellos.values())
-        return min(self._done, own + others), own + others
+        total = len(self.ids) + sum(hello.count for hello in self._run.hellos.values())
+        return self._done, total
 
     # Hellos
 
@@ -241,18 +241,18 @@ class Matching:
         early, self._early = [one for one in self._early if one.run == run.number], []
         if self.ids is not None:
             run.secret, run.order = new_secret(), shuffled(len(self.ids))
-            points = points_of((self.ids[place] for place in run.order), self.salt, lambda _: None)
+            points = points_of((self.ids[place] for place in run.order), self.salt, self._count)
             out += self._pass_on(run, self.number, self._raise(run, points))
         for parcel in early:
             out += self._take_sealed(run, parcel)
         return out
 
     def _raise(self, run: Run, points: list[bytes]) -> list[bytes]:
-        def tell(count: int) -> None:
-            self._done += count
-            self._tell(*self.progress)
+        return raised(points, run.secret, self._count)
 
-        return raised(points, run.secret, tell)
+    def _count(self, count: int) -> None:
+        self._done += count
+        self._tell(*self.progress)
 
     def _pass_on(self, run: Run, owner: int, points: list[bytes]) -> list[Frame]:
         """To the next that has not multiplied yet; to the matcher, if there is none."""
