@@ -1,11 +1,13 @@
 """Studies under masks, whose rows are matched first: real links, certificates and processes."""
 
+import base64
 import json
 import os
-import re
 import signal
 import time
+import unicodedata
 import warnings
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -29,10 +31,11 @@ MASKED = 'sum = "masked"'
 class Unmatched(Clinics):
     """Parties with rows of their own beside common ones, in orders of their own."""
 
-    def __init__(self, folder, join="inner", model='init = "random"', **arguments):
+    def __init__(self, folder, join="inner", model='init = "random"', called="p", **arguments):
         super().__init__(
             folder, network=MASKED, rows=f'match = "{join}"\nspelling = "text"', model=model, **arguments
         )
+        self.ids = [f"{called}{number}" for number in range(len(self.ids))]
         rng = np.random.default_rng(9)
         self.held = {}
         for place, name in enumerate(NAMES):
@@ -76,6 +79,7 @@ def compare(clinics, found, how):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vpem.FitWarning)
         model.fit(X[enough])
+    ids = [one.lower() for one in ids]
     expected = dict(zip(np.array(ids)[enough], model.predict_proba(X[enough]), strict=True))
     for name in NAMES:
         mine = labels_of(found[name])
@@ -84,7 +88,7 @@ def compare(clinics, found, how):
         one = np.array([mine[key] for key in own])
         other = np.array([expected[key] for key in own])
         swapped = other if np.abs(one - other).sum() < np.abs(one - other[:, ::-1]).sum() else other[:, ::-1]
-        np.testing.assert_allclose(one, swapped, atol=2e-3)
+        np.testing.assert_allclose(one, swapped, atol=1e-5)  # 9e-7 were found; docs/privacy.md says 1e-5
 
 
 SURE = 'init = "kmeans"\ntol = 1e-9\nmax_iter = 1000'
@@ -106,9 +110,6 @@ def test_parties_match_their_rows_and_fit_under_masks(tmp_path, links, how):
         forms = {line["form"] for line in entry["sent"] if line["kind"] == "sum"}
         assert forms <= {"masked", "the total of all parties"}
         assert "masked" in forms or links == "tree"
-        for path in folder.iterdir():
-            if path.name not in ("rows.csv", "report.html", "model.vpem"):
-                assert not re.search(rb"p\d\d\b", path.read_bytes()) or path.suffix in (".json", ".npz", ".bin"), path
 
 
 def test_rows_are_matched_alone_and_then_used(tmp_path):
@@ -149,23 +150,104 @@ def test_without_certificates_masks_are_refused(tmp_path):
         join(clinics.study, files["north"], progress=False)
 
 
+CALLED = "Frau-M\u00fcller-Z\u00fcrich-"
+"""What all ids begin with."""
+
+
+def spellings(called):
+    """Bytes by which ids would be found, however they were written: cases, forms and encodings."""
+    forms = {unicodedata.normalize(form, called) for form in ("NFC", "NFD", "NFKC")}
+    texts = {text for form in forms for text in (form, form.upper(), form.lower(), form.casefold())}
+    texts |= {text[: len(text) // 2] for text in texts} | {"Frau-M", "frau-m", "FRAU-M"}
+    encoded = {text.encode(code) for text in texts for code in ("utf-8", "utf-16-le", "utf-32-le")}
+    encoded |= {text.encode("latin-1") for text in texts if max(text) < "\u0100"}
+    return encoded | {base64.b64encode(b"Frau-M"), json.dumps(called)[1:-1].encode(), b"Frau-M".hex().encode()}
+
+
+def contents(path):
+    """Bytes of a file, and of what is packed in it."""
+    yield path.read_bytes()
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            yield from (packed.read(name) for name in packed.namelist())
+
+
+def files_with_ids(folder, called=CALLED):
+    """Names of all files below a folder in which an id occurs."""
+    known = spellings(called)
+    return {
+        path.name
+        for path in folder.rglob("*")
+        if path.is_file() and any(one in content for content in contents(path) for one in known)
+    }
+
+
+@pytest.mark.parametrize(("links", "how"), [("tree", "outer"), ("star", "inner")])
+def test_ids_are_in_no_byte_that_is_sent_or_saved_but_in_the_owner_s_own_results(tmp_path, monkeypatch, links, how):
+    from vpem.studies import joining
+    from vpem.studies.predicting import predict
+
+    clinics, sent, real = Unmatched(tmp_path / "study", how, links=links, called=CALLED), {}, joining.open_wire
+
+    def tapped(wiring):
+        wire = real(wiring)
+        send = wire.send
+
+        def write_down(peer, datagram):
+            sent.setdefault((wiring.study, wiring.number, peer), bytearray()).extend(datagram)
+            send(peer, datagram)
+
+        wire.send = write_down
+        return wire
+
+    monkeypatch.setattr(joining, "open_wire", tapped)  # before TLS makes noise of it
+    fits = clinics.threads(secure)
+    assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
+    clinics.new_rows(clinics.X[:9] + 1.0, prefix=f"{CALLED}new-")
+
+    def score(study, own):
+        is_server = own.party == "server"
+        new = None if is_server else own.path.parent / "new.csv"
+        return predict(study, None if is_server else own, new, n_rows=9 if is_server else None, progress=False)
+
+    scores = clinics.threads(score)
+    assert not any(isinstance(one, Exception) for one in scores.values()), scores
+    assert len(sent) == (12 if links == "star" else 8), "both ways on all links, to match and to fit"
+    assert sum(map(len, sent.values())) > 30_000
+    known = spellings(CALLED)
+    for way, content in sent.items():
+        assert not any(one in content for one in known), way
+    # The search finds them where they are: in the tables, and in what each owner gets for its own rows.
+    assert files_with_ids(clinics.folder) == {"table.csv", "new.csv", "rows.csv"}
+    for name in NAMES:
+        with (clinics.folder / name / "results" / "rows.csv").open() as file:
+            found = {line.split(",")[0].strip('" \n').lower() for line in file} - {"patient"}
+        own = {clinics.ids[row].lower() for row in clinics.held[name]}
+        assert found <= own, "and none of another party's"
+
+
 @pytest.mark.long
 def test_one_party_of_three_processes_is_killed_and_comes_back(tmp_path):
-    clinics = Unmatched(tmp_path / "study", model=SURE)
+    clinics = Unmatched(tmp_path / "study", model=SURE, called=CALLED)
     copy = clinics.copy()
     processes = {name: clinics.process(copy, name, secure=True) for name in NAMES}
-    state = tmp_path / "study/south/results/state"
+    log = tmp_path / "study/south/results/log.jsonl"
     end = time.monotonic() + 120
-    while not state.exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    while not (log.exists() and '"phase": "cluster"' in log.read_text()) and time.monotonic() < end:
+        time.sleep(0.005)
+    assert processes["south"].poll() is None, "it is in the midst of the fit"
     processes["south"].send_signal(signal.SIGKILL)
     processes["south"].communicate()
     time.sleep(1)
     processes["south"] = clinics.process(copy, "south", secure=True)
     said = {name: process.communicate(timeout=180)[0] for name, process in processes.items()}
     assert all(process.returncode == 0 for process in processes.values()), said
+    told = log.read_text()
+    assert "going on from the last checkpoint" in told
+    assert told.count('"event": "begun"') == 3, "a matching, a fit, and the rest of the fit"
     again = clinics.threads(lambda study, own: join(read_study(copy), own, progress=False))
     compare(clinics, again, "inner")
+    assert files_with_ids(clinics.folder) == {"table.csv", "rows.csv"}
 
 
 def test_a_party_cannot_sign_with_another_s_name(tmp_path):
