@@ -112,9 +112,9 @@ salt = "{SALT}"
             arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ
         )
 
-    def new_rows(self, X, absent=()):
+    def new_rows(self, X, absent=(), prefix="new"):
         """Tables `new.csv` of these rows in the parties' folders, each in another order; the rows' ids."""
-        ids, rng = [f"new{row}" for row in range(len(X))], np.random.default_rng(5)
+        ids, rng = [f"{prefix}{row}" for row in range(len(X))], np.random.default_rng(5)
         for place, name in enumerate(NAMES):
             path = self.folder / name / "new.csv"
             path.unlink(missing_ok=True)

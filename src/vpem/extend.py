@@ -9,6 +9,7 @@ from vpem.core.blocks.arrays import Array, Arrays, Block, Columns, Statistics
 from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.weights import LOWEST
 from vpem.core.network.parties import Network
+from vpem.core.network.rounds import flood_rounds
 from vpem.core.network.summation import (
     Lengths,
     Memory,
@@ -19,7 +20,6 @@ from vpem.core.network.summation import (
     Summation,
     WrongMessageError,
     add_in_order,
-    flood_rounds,
 )
 from vpem.model_format import DENSITIES, SUMMATIONS
 

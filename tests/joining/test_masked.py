@@ -1,11 +1,13 @@
 """Studies under masks, whose rows are matched first: real links, certificates and processes."""
 
+import base64
 import json
 import os
-import re
 import signal
 import time
+import unicodedata
 import warnings
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -13,13 +15,15 @@ import pytest
 
 import vpem
 from clinics import NAMES, Clinics
+from vpem.core.agent.message import RemoteProtocolError
 from vpem.studies.fields import StudyFileError
 from vpem.studies.joining import StudyEnded, join, match
 from vpem.studies.keys import KeyFileError
 from vpem.studies.local import find_files, make_keys
 from vpem.studies.seats import take_seat
-from vpem.studies.shared import read_study
+from vpem.studies.shared import Study, read_study
 from vpem.studies.writing import study_text
+from vpem.transports import wire
 
 MASKED = 'sum = "masked"'
 
@@ -27,10 +31,11 @@ MASKED = 'sum = "masked"'
 class Unmatched(Clinics):
     """Parties with rows of their own beside common ones, in orders of their own."""
 
-    def __init__(self, folder, join="inner", model='init = "random"', **arguments):
+    def __init__(self, folder, join="inner", model='init = "random"', called="p", **arguments):
         super().__init__(
             folder, network=MASKED, rows=f'match = "{join}"\nspelling = "text"', model=model, **arguments
         )
+        self.ids = [f"{called}{number}" for number in range(len(self.ids))]
         rng = np.random.default_rng(9)
         self.held = {}
         for place, name in enumerate(NAMES):
@@ -74,6 +79,7 @@ def compare(clinics, found, how):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vpem.FitWarning)
         model.fit(X[enough])
+    ids = [one.lower() for one in ids]
     expected = dict(zip(np.array(ids)[enough], model.predict_proba(X[enough]), strict=True))
     for name in NAMES:
         mine = labels_of(found[name])
@@ -82,7 +88,7 @@ def compare(clinics, found, how):
         one = np.array([mine[key] for key in own])
         other = np.array([expected[key] for key in own])
         swapped = other if np.abs(one - other).sum() < np.abs(one - other[:, ::-1]).sum() else other[:, ::-1]
-        np.testing.assert_allclose(one, swapped, atol=2e-3)
+        np.testing.assert_allclose(one, swapped, atol=1e-5)  # 9e-7 were found; docs/privacy.md says 1e-5
 
 
 SURE = 'init = "kmeans"\ntol = 1e-9\nmax_iter = 1000'
@@ -104,9 +110,6 @@ def test_parties_match_their_rows_and_fit_under_masks(tmp_path, links, how):
         forms = {line["form"] for line in entry["sent"] if line["kind"] == "sum"}
         assert forms <= {"masked", "the total of all parties"}
         assert "masked" in forms or links == "tree"
-        for path in folder.iterdir():
-            if path.name not in ("rows.csv", "report.html", "model.vpem"):
-                assert not re.search(rb"p\d\d\b", path.read_bytes()) or path.suffix in (".json", ".npz", ".bin"), path
 
 
 def test_rows_are_matched_alone_and_then_used(tmp_path):
@@ -147,23 +150,104 @@ def test_without_certificates_masks_are_refused(tmp_path):
         join(clinics.study, files["north"], progress=False)
 
 
+CALLED = "Frau-M\u00fcller-Z\u00fcrich-"
+"""What all ids begin with."""
+
+
+def spellings(called):
+    """Bytes by which ids would be found, however they were written: cases, forms and encodings."""
+    forms = {unicodedata.normalize(form, called) for form in ("NFC", "NFD", "NFKC")}
+    texts = {text for form in forms for text in (form, form.upper(), form.lower(), form.casefold())}
+    texts |= {text[: len(text) // 2] for text in texts} | {"Frau-M", "frau-m", "FRAU-M"}
+    encoded = {text.encode(code) for text in texts for code in ("utf-8", "utf-16-le", "utf-32-le")}
+    encoded |= {text.encode("latin-1") for text in texts if max(text) < "\u0100"}
+    return encoded | {base64.b64encode(b"Frau-M"), json.dumps(called)[1:-1].encode(), b"Frau-M".hex().encode()}
+
+
+def contents(path):
+    """Bytes of a file, and of what is packed in it."""
+    yield path.read_bytes()
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            yield from (packed.read(name) for name in packed.namelist())
+
+
+def files_with_ids(folder, called=CALLED):
+    """Names of all files below a folder in which an id occurs."""
+    known = spellings(called)
+    return {
+        path.name
+        for path in folder.rglob("*")
+        if path.is_file() and any(one in content for content in contents(path) for one in known)
+    }
+
+
+@pytest.mark.parametrize(("links", "how"), [("tree", "outer"), ("star", "inner")])
+def test_ids_are_in_no_byte_that_is_sent_or_saved_but_in_the_owner_s_own_results(tmp_path, monkeypatch, links, how):
+    from vpem.studies import joining
+    from vpem.studies.predicting import predict
+
+    clinics, sent, real = Unmatched(tmp_path / "study", how, links=links, called=CALLED), {}, joining.open_wire
+
+    def tapped(wiring):
+        wire = real(wiring)
+        send = wire.send
+
+        def write_down(peer, datagram):
+            sent.setdefault((wiring.study, wiring.number, peer), bytearray()).extend(datagram)
+            send(peer, datagram)
+
+        wire.send = write_down
+        return wire
+
+    monkeypatch.setattr(joining, "open_wire", tapped)  # before TLS makes noise of it
+    fits = clinics.threads(secure)
+    assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
+    clinics.new_rows(clinics.X[:9] + 1.0, prefix=f"{CALLED}new-")
+
+    def score(study, own):
+        is_server = own.party == "server"
+        new = None if is_server else own.path.parent / "new.csv"
+        return predict(study, None if is_server else own, new, n_rows=9 if is_server else None, progress=False)
+
+    scores = clinics.threads(score)
+    assert not any(isinstance(one, Exception) for one in scores.values()), scores
+    assert len(sent) == (12 if links == "star" else 8), "both ways on all links, to match and to fit"
+    assert sum(map(len, sent.values())) > 30_000
+    known = spellings(CALLED)
+    for way, content in sent.items():
+        assert not any(one in content for one in known), way
+    # The search finds them where they are: in the tables, and in what each owner gets for its own rows.
+    assert files_with_ids(clinics.folder) == {"table.csv", "new.csv", "rows.csv"}
+    for name in NAMES:
+        with (clinics.folder / name / "results" / "rows.csv").open() as file:
+            found = {line.split(",")[0].strip('" \n').lower() for line in file} - {"patient"}
+        own = {clinics.ids[row].lower() for row in clinics.held[name]}
+        assert found <= own, "and none of another party's"
+
+
 @pytest.mark.long
 def test_one_party_of_three_processes_is_killed_and_comes_back(tmp_path):
-    clinics = Unmatched(tmp_path / "study", model=SURE)
+    clinics = Unmatched(tmp_path / "study", model=SURE, called=CALLED)
     copy = clinics.copy()
     processes = {name: clinics.process(copy, name, secure=True) for name in NAMES}
-    state = tmp_path / "study/south/results/state"
+    log = tmp_path / "study/south/results/log.jsonl"
     end = time.monotonic() + 120
-    while not state.exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    while not (log.exists() and '"phase": "cluster"' in log.read_text()) and time.monotonic() < end:
+        time.sleep(0.005)
+    assert processes["south"].poll() is None, "it is in the midst of the fit"
     processes["south"].send_signal(signal.SIGKILL)
     processes["south"].communicate()
     time.sleep(1)
     processes["south"] = clinics.process(copy, "south", secure=True)
     said = {name: process.communicate(timeout=180)[0] for name, process in processes.items()}
     assert all(process.returncode == 0 for process in processes.values()), said
+    told = log.read_text()
+    assert "going on from the last checkpoint" in told
+    assert told.count('"event": "begun"') == 3, "a matching, a fit, and the rest of the fit"
     again = clinics.threads(lambda study, own: join(read_study(copy), own, progress=False))
     compare(clinics, again, "inner")
+    assert files_with_ids(clinics.folder) == {"table.csv", "rows.csv"}
 
 
 def test_a_party_cannot_sign_with_another_s_name(tmp_path):
@@ -173,7 +257,7 @@ def test_a_party_cannot_sign_with_another_s_name(tmp_path):
     files = find_files(clinics.study, clinics.folder)
     names = {name: name for name in NAMES}
     north, south = (
-        CertificateCredentials(files[n].keys.ca, files[n].keys.certificate, files[n].keys.key, names)
+        CertificateCredentials(files[n].keys.ca, files[n].keys.certificate, files[n].keys.key, "study", names)
         for n in ("north", "south")
     )
     proof = south.sign(b"content")
@@ -196,7 +280,7 @@ def test_a_study_may_pin_keys(tmp_path):
 
     def credentials(name, fingerprints):
         keys = files[name].keys
-        return CertificateCredentials(keys.ca, keys.certificate, keys.key, names, fingerprints)
+        return CertificateCredentials(keys.ca, keys.certificate, keys.key, "study", names, fingerprints)
 
     proof = credentials("south", pinned).sign(b"content")
     credentials("north", pinned).verify("south", b"content", proof)
@@ -216,19 +300,43 @@ def test_a_study_may_pin_keys(tmp_path):
         read_study(again)
 
 
-def test_new_rows_come_again_with_the_same_parties_only(tmp_path):
+def test_what_was_signed_in_another_study_proves_nothing_in_this(tmp_path):
+    clinics = Clinics(tmp_path / "study", network=MASKED, model='init = "random"')
+    study, files = clinics.study, find_files(clinics.study, clinics.folder)
+    make_keys(study, files)
+    # The same parties, keys, tables and settings: only the salt is another.
+    other = replace(study, salt=study.salt[::-1])
+    assert other.agreement().digest == study.agreement().digest
+    north, east, south = (take_seat(study, files[name]).agent() for name in NAMES)
+    replayed = take_seat(other, files["south"]).agent()
+    assert set(north.neighbours) == {1, 2}
+    [own], [old], [first] = south.start(), replayed.start(), east.start()
+    north.receive(first)
+    before = wire.encode_state(north.state)
+    with pytest.raises(RemoteProtocolError, match="peer 2: expected 'south' to have signed its record, got another"):
+        north.receive(old)
+    assert wire.encode_state(north.state) == before
+    assert north.receive(own), "its record of this study is taken"
+
+
+@pytest.mark.parametrize("links", ["tree", "star"])
+def test_new_rows_come_again_with_the_same_parties_only(tmp_path, links):
     from vpem.studies.predicting import predict
 
-    clinics = Clinics(tmp_path / "study", network=MASKED, model='init = "random"')
+    clinics = Clinics(tmp_path / "study", network=MASKED, model='init = "random"', links=links)
     files = find_files(clinics.study, clinics.folder)
     make_keys(clinics.study, files)
     fits = clinics.threads(secure)
     assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
 
-    def score(absent=()):
-        clinics.new_rows(clinics.X[:12] + 1.0, absent)
+    def score(absent=(), prefix="new", moved=1.0):
+        clinics.new_rows(clinics.X[:12] + moved, absent, prefix)
         run = lambda study, own: predict(  # noqa: E731
-            study, own, clinics.folder / own.party / "new.csv", progress=False
+            study,
+            None if own.party == "server" else own,
+            None if own.party == "server" else clinics.folder / own.party / "new.csv",
+            n_rows=12,
+            progress=False,
         )
         return clinics.threads(run)
 
@@ -239,6 +347,59 @@ def test_new_rows_come_again_with_the_same_parties_only(tmp_path):
     refused = score(absent=["south"])
     assert all(isinstance(one, StudyEnded) for one in refused.values()), refused
     assert "a party's own term" in str(refused["north"])
+    # Other values do not make other rows, and other rows may have the same values. A refusal is not the end.
+    refused = score(absent=["south"], moved=2.0)
+    assert all("a party's own term" in str(one) for one in refused.values()), refused
+    others = score(prefix="other")
+    assert not any(isinstance(one, Exception) for one in others.values()), others
+    np.testing.assert_allclose(others["north"].log_densities, scores["north"].log_densities, atol=1e-6)
+    refused = score(prefix="p", absent=["east"])
+    assert all("a party's own term" in str(one) for one in refused.values()), "rows of the fit"
+    written = [path.read_bytes() for path in clinics.folder.glob("*/results/*") if "state" in path.name]
+    assert not any(b"new1" in content or b"other1" in content for content in written), "digests, and no ids"
+
+
+def test_rows_that_were_matched_are_known_again_by_the_rule_for_ids(tmp_path):
+    from vpem.studies.predicting import predict
+
+    clinics = Unmatched(tmp_path / "study")
+    fits = clinics.threads(secure)
+    assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
+    clinics.new_rows(clinics.X[:12] + 1.0, absent=["east"], prefix="p")  # which east has spelled otherwise before
+    found = clinics.threads(lambda study, own: predict(study, own, own.path.parent / "new.csv", progress=False))
+    _, common = clinics.joined("inner")
+    n_common = len({f"p{row}" for row in range(12)} & set(common))
+    assert n_common > 0
+    assert all(f"got {n_common} with others" in str(one) for one in found.values()), found
+
+
+@pytest.mark.parametrize("links", ["tree", "star"])
+def test_under_masks_all_must_say_that_they_go_on_without_a_party(tmp_path, links):
+    slow = 'init = "random"\ntol = 1e-12\nmax_iter = 20000\nreg_covar = 1e-3'
+    clinics = Clinics(tmp_path / "study", network=MASKED, model=slow, links=links, patience="3s", lease="1s")
+    make_keys(clinics.study, find_files(clinics.study, clinics.folder))
+    server = ["server"] if links == "star" else []
+
+    def part(without=(), stop=lambda: False):
+        def run(study, own):
+            given = without if own.party in (*server, "north") or len(without) > 1 else ()
+            return join(study, own, without=given[:1], progress=False, stop=stop)
+
+        return run
+
+    logs = [clinics.folder / name / "results" / "log.jsonl" for name in NAMES]
+
+    def have_met():
+        return all(log.exists() and '"phase": "iterate"' in log.read_text() for log in logs)
+
+    stopped = clinics.threads(part(stop=have_met))
+    assert all(one.outcome.kind == "interrupted" for one in stopped.values()), stopped
+    rest = ("north", "east", *server)
+    alone = clinics.threads(part(without=("south",)), names=rest)  # east has not said so
+    assert alone["east"].outcome.kind == "gave up", alone
+    assert "waiting until all agree to go on without south: east need --without south" in logs[0].read_text()
+    both = clinics.threads(part(without=("south", "")), names=rest)
+    assert all("expected at least 3 parties" in str(one) for one in both.values()), both
 
 
 # Files
@@ -253,9 +414,14 @@ def test_two_parties_must_say_that_they_accept_it(tmp_path):
     with pytest.raises(StudyFileError, match="two parties see each other's terms"):
         read_study(path)
     path.write_text(two + '[privacy]\naccept = "two parties see each other\'s terms"\n')
-    assert read_study(path).summation.accept == ("two parties see each other's terms",)
+    accepted = read_study(path)
+    assert accepted.summation.accept == ("two parties see each other's terms",)
+    with pytest.raises(StudyFileError, match="two parties see each other's terms"):
+        replace(accepted, accept=())
+    assert not replace(accepted, accept=(), sum="differences").is_masked
     path.write_text(text.replace('sum = "masked"', ""))
     assert read_study(path).is_masked, "by default"
+    assert Study.sum == read_study(path).sum, "whether the study comes from a file or not"
     path.write_text(text.replace("components = 2", 'components = 2\ninit = "labels"'))
     with pytest.raises(StudyFileError, match="shows each party's labels"):
         read_study(path)

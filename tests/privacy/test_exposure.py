@@ -9,7 +9,7 @@ from vpem import Consensus, Differences, Masked, Star, Tree
 from vpem.core.network.parties import make_network
 from vpem.privacy.explaining import Rows, explain
 from vpem.privacy.exposure import MASKED, OWN, TOTAL, forms, seen_alone, seen_together, sightings
-from vpem.privacy.masks import TWO_PARTIES
+from vpem.privacy.masks import FEW_HOLDERS, REPEATS, TWO_PARTIES
 
 
 def network_of(graph, n=4):
@@ -87,10 +87,45 @@ def test_explanations_follow_the_study():
     text = text_of(explain(agree(Masked(Star(), (TWO_PARTIES,))), two, ["a", "b", "server"]))
     assert "a: It CAN read the own terms of b" in text
     assert "Two parties" in text
+    assert "refuses a prediction" not in text, "of two, nothing is counted"
+
+
+@pytest.mark.parametrize(
+    ("accept", "says", "does_not_say"),
+    [
+        ((), "refuses a prediction in which they have other holders", "CAN read"),
+        ((FEW_HOLDERS,), "each of two parties CAN read the other's terms in rows that only they have", "again"),
+        ((REPEATS,), "the difference of two such sums is a party's own terms", "refuses a prediction"),
+    ],
+)
+def test_what_a_study_accepts_is_said(accept, says, does_not_say):
+    text = text_of(explain(agree(Masked(Star(), accept)), network_of("star"), ["a", "b", "c", "d", "server"]))
+    assert says in text
+    assert does_not_say not in text
+    assert "go on without a party only if all that remain have signed" in text
+
+
+def test_counts_under_masks_tell_how_many_others_have_a_row_of_the_union():
+    rows, names = Rows("tokens", "outer", "text", "a"), ["a", "b", "c", "d"]
+    for way, is_counted in ((Masked(Tree()), True), (Tree(), False)):
+        text = text_of(explain(agree(way), network_of(nx.path_graph(4)), names, rows))
+        assert ("it learns from the counts under masks" in text) == is_counted
+        assert "not who else has them" in text
+        assert "a is the matcher" in text
+        assert "many equations for each row" in text, "with masks or without"
 
 
 def test_pooled_columns_are_named():
     network = make_network({n: [n] for n in range(5)}, nx.path_graph(5), 1, np.random.default_rng(0))
     text = text_of(explain(agree(Tree(), hops=1), network, list("abcde")))
-    assert "as they are" in text
     assert "Columns are pooled" in text
+    roots = {hub.root for hub in network.hubs}
+    for place, name in enumerate("abcde"):
+        own = next(line for line in text.splitlines() if line.startswith(f"{name}: "))
+        root = "abcde"[network.paths[place][0]]
+        assert (f"It sends its columns, as they are, to {root}, which adds for it" in own) == (place not in roots)
+        assert ("It gets the columns of" in own) == (place in roots and len(network.hub(place).members) > 1)
+    masked = make_network({n: [n] for n in range(7)}, nx.path_graph(7), 1, np.random.default_rng(0))
+    text = text_of(explain(agree(Masked(Tree()), hops=1), masked, list("abcdefg")))
+    assert f"the terms of all {len(masked.hubs)} hubs are in it" in text
+    assert "it sees the sum of all hubs" in text

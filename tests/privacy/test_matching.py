@@ -219,8 +219,8 @@ def test_a_matcher_that_tells_others_something_else_is_noticed():
 
 def test_hellos_must_be_signed_and_of_the_same_study():
     class Notary:
-        def __init__(self, name):
-            self.name = name
+        def __init__(self, name, study):
+            self.name, self.study = name, study
 
         def sign(self, content):
             return hashlib.sha256(self.name.encode() + content).digest()
@@ -229,10 +229,12 @@ def test_hellos_must_be_signed_and_of_the_same_study():
             if proof != hashlib.sha256(name.encode() + content).digest():
                 raise ValueError("another wrote it")
 
-    for forger in (None, 1):
+    for forger, study in ((None, "this"), (1, "this"), (1, "another")):
         agents = make(LISTS)
         for number, agent in agents.items():
-            agent.credentials = Notary("mallory" if number == forger else f"p{number}")
+            is_forger = number == forger
+            name = "mallory" if is_forger and study == "this" else f"p{number}"
+            agent.credentials = Notary(name, study if is_forger else "this")
             agent._hellos = {number: agent._hello()}
         drive(agents)
         losses = [text for agent in agents.values() for text in agent.losses.values()]
@@ -315,8 +317,15 @@ def test_progress_and_time():
     begun = time.perf_counter()
     drive(agents)
     check(agents, [keys, keys])
-    assert seen[-1][1] == 6000
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen) or len(seen) > 4
+    assert seen[-1] == (6000, 6000)
+    assert all(agent.progress == (6000, 6000) for agent in agents.values()), "2,000 points, 4,000 multiplications"
+    assert len(seen) > 10
+    for lists in ([range(10), range(3), range(7)], [range(1001), range(1000)]):
+        agents = make([list(one) for one in lists])
+        drive(agents)
+        for agent in agents.values():
+            total = len(agent.ids) + sum(map(len, lists))
+            assert agent.progress == (total, total), "all of it, however many there are"
     # 8,000 multiplications at 14,500 a second and core; with room for a busy machine.
     assert time.perf_counter() - begun < 20
 

@@ -26,7 +26,9 @@ Server = Annotated[bool, typer.Option("--server", help="Be the server of a star.
 Insecure = Annotated[bool, typer.Option("--insecure", help="Plain TCP without certificates.")]
 Without = Annotated[
     list[str],
-    typer.Option(help="Go on without this party, which will not come back; all its neighbours must say so."),
+    typer.Option(
+        help="Go on without this party, which will not come back; all its neighbours must say so, under masks all."
+    ),
 ]
 
 
@@ -107,22 +109,35 @@ def stopping() -> Iterator[Any]:
 @contextmanager
 def watching() -> Iterator[Any]:
     """What shows events: lines, and in a terminal a last line that says how far it is and who is awaited."""
-    from vpem.studies.telling import Lines
+    from vpem.studies.telling import Lines, Tokens
 
     if not out.is_terminal:
         yield Lines(lambda line: out.file.write(f"{line}\n") and out.file.flush()).tell
         return
     from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
     from rich.text import Text
 
     lines = Lines(lambda line: live.console.print(plain(line), highlight=False))
 
-    def last() -> Text:
-        awaited = lines.state.waiting()
+    def last() -> Text | Table:
+        awaited, tokens = lines.state.waiting(), lines.state.tokens
+        if tokens is not None and not awaited:
+            bar = ProgressBar(total=tokens.total, completed=tokens.done, width=40)
+            row = Table.grid(padding=(0, 1))
+            row.add_row("matching rows", bar, f"{tokens.percent} %", Text(lines.state.tokens_rest(), style="dim"))
+            return row
         return Text(f"waiting for {awaited}" if awaited else lines.state.line(), style="bold")
 
+    def tell(event: Any) -> None:
+        if isinstance(event, Tokens):  # the bar shows them
+            lines.state.take(event)
+        else:
+            lines.tell(event)
+
     with Live(console=out, get_renderable=last, refresh_per_second=4, transient=True) as live:
-        yield lines.tell
+        yield tell
 
 
 @app.command()

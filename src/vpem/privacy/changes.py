@@ -3,6 +3,10 @@
 The unit is a power of two, 2^-8 of the median change that the last total has shown. A party's number has 24 bits: 16
 around the unit, and 8 to spare for rows that move much more than others. With the bits that a sum of N parties needs,
 that is a word of 4 bytes up to 256 parties, and one of 8 beyond.
+
+No total leaves its range, so that no epoch has to end with a larger unit: each of N numbers is clipped to 2^23 - 1,
+and their sum is at most N (2^23 - 1) < 2^(23 + ceil(log2 N)), which a signed word of 24 + ceil(log2 N) bits holds.
+What was clipped goes with the next sum, whose unit is larger.
 """
 
 from __future__ import annotations

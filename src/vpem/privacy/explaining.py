@@ -45,7 +45,7 @@ def explain(agreement: Agreement, network: Network, names: Sequence[str], rows: 
     """
     found = [Section("In general", _in_general(agreement, network))]
     if rows is not None:
-        found.append(Section("Finding the common rows", _about_rows(rows, names)))
+        found.append(Section("Finding the common rows", _about_rows(rows, names, _is_counted(agreement, network))))
     found += [
         Section(names[position], _about_agent(agreement, network, names, position)) for position in network.positions
     ]
@@ -58,7 +58,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _in_general(agreement: Agreement, network: Network) -> list[str]:
-    way, n_blocks = agreement.summation, len(network.hubs)
+    way = agreement.summation
     found = ["Every agent learns the names of all agents, their links, and how many rows and columns each party has."]
     if network.depth > 0:
         found.append("Columns are pooled: some parties send their columns, as they are, to another one (below).")
@@ -70,16 +70,7 @@ def _in_general(agreement: Agreement, network: Network) -> list[str]:
         "the components' weights; and how well the model fits."
     )
     if way.is_masked:
-        found.append(
-            f"Terms travel under masks: an agent can read a sum only when the terms of all {n_blocks} parties are in "
-            "it."
-        )
-        if least := way.least_holders(network):
-            found.append(
-                f"The parties first count how many of them have each row. All learn these numbers. Rows that fewer "
-                f"than {least} have are left out."
-            )
-        found.append("Decisions (when to stop, which rows begin a component, what is broken) are not masked.")
+        found += _about_masks(way, network)
     else:
         found.append("Terms are not masked: what each agent can read is listed below.")
     if agreement.init_params == "labels":
@@ -87,7 +78,41 @@ def _in_general(agreement: Agreement, network: Network) -> list[str]:
     return found
 
 
-def _about_rows(rows: Rows, names: Sequence[str]) -> list[str]:
+def _called(network: Network) -> str:
+    """What adds a term."""
+    return "hubs" if network.depth > 0 else "parties"
+
+
+def _about_masks(way: Summation, network: Network) -> list[str]:
+    called, n_blocks = _called(network), len(network.hubs)
+    found = [
+        f"Terms travel under masks: an agent can read a sum only when the terms of all {n_blocks} {called} are in it."
+    ]
+    if least := way.least_holders(network):
+        found.append(
+            f"The {called} first count how many of them have each row. All agents learn these numbers. Rows that "
+            f"fewer than {least} have are left out."
+        )
+        if least < LEAST:
+            found.append(
+                f"The study accepts that each of two {called} CAN read the other's terms in rows that only they have."
+            )
+        if way.refuses_repeats:
+            found.append(
+                "Each party remembers which rows were added, by salted digests of their ids, and refuses a "
+                "prediction in which they have other holders."
+            )
+        else:
+            found.append(
+                "The study accepts that rows are added again with other parties: the difference of two such sums is "
+                "a party's own terms."
+            )
+    found.append("Decisions (when to stop, which rows begin a component, what is broken) are not masked.")
+    found.append("The others go on without a party only if all that remain have signed that they agree.")
+    return found
+
+
+def _about_rows(rows: Rows, names: Sequence[str], counted: bool) -> list[str]:
     if rows.way != "tokens":
         return [
             "Every party computes a digest of each id with a secret that all parties share, and sends one digest of "
@@ -98,8 +123,14 @@ def _about_rows(rows: Rows, names: Sequence[str]) -> list[str]:
         f"{rows.rule!r}: {RULES[rows.rule]}.",
         "All agents learn how many rows each party has, and how many are common.",
     ]
-    kept = "which rows all parties have" if rows.join == "inner" else "that it has some of the rows of the union"
-    found.append(f"Each party learns {kept}, of its own rows; not who has its other rows.")
+    if rows.join == "inner":
+        found.append("Each party learns which of its own rows all parties have; not who has its other rows.")
+    else:
+        how_many = "; how many others have them, it learns from the counts under masks" if counted else ""
+        found.append(
+            "Each party learns how many rows the union has, and which of them are its own; not who else has "
+            f"them{how_many}."
+        )
     seen = "which tokens which party has" + (", so who lacks which row" if rows.join == "outer" else "")
     is_party = rows.matcher in names and rows.matcher != "server"
     found.append(
@@ -113,6 +144,11 @@ def _about_rows(rows: Rows, names: Sequence[str]) -> list[str]:
     return found
 
 
+def _is_counted(agreement: Agreement, network: Network) -> bool:
+    """Whether all learn how many have each row."""
+    return agreement.summation.least_holders(network) > 1
+
+
 def _about_agent(agreement: Agreement, network: Network, names: Sequence[str], position: Position) -> list[str]:
     """What one agent can and cannot see."""
     way, roots = agreement.summation, [hub.root for hub in network.hubs]
@@ -120,6 +156,9 @@ def _about_agent(agreement: Agreement, network: Network, names: Sequence[str], p
     below = [names[one] for one, path in sorted(network.paths.items()) if position in path[:-1] and len(path) > 1]
     if below:
         found.append(f"It gets the columns of {_listed(below)}, as they are.")
+    path = network.paths.get(position, ())
+    if len(path) > 1:
+        found.append(f"It sends its columns, as they are, to {names[path[0]]}, which adds for it.")
     alone = seen_alone(way, network, position)
     if alone:
         shown = _listed([names[one] for one in alone])
@@ -131,14 +170,12 @@ def _about_agent(agreement: Agreement, network: Network, names: Sequence[str], p
     if hidden:
         parts = sorted({len(one.blocks) for one in _read(way, network, position) if len(one.blocks) < len(roots)})
         how = (
-            f"sums of {_listed([str(part) for part in parts])} and of all parties"
+            f"sums of {_listed([str(part) for part in parts])} and of all {_called(network)}"
             if parts
-            else "the sum of all parties"
+            else f"the sum of all {_called(network)}"
         )
         verb = "It CANNOT read" if not alone else "It cannot read"
         found.append(f"{verb} the own terms of {_listed(hidden)}: it sees {how}.")
-    if position not in roots and not network.is_star:
-        found.append("It has no block of its own: its root adds for it.")
     return found or ["It sees the sum of all parties."]
 
 
@@ -155,19 +192,23 @@ def _attacks(agreement: Agreement, network: Network, rows: Rows | None) -> list[
             for size in range(1, n_blocks)
             if seen_together(way, network, [hub.root for hub in network.hubs[:size]])
         )
-        found.append(f"{few} parties that tell each other what they see can work out the terms of the remaining one.")
+        found.append(
+            f"{few} {_called(network)} that tell each other what they see can work out the terms of the remaining "
+            "one."
+        )
+    if n_blocks >= LEAST:
         found.append(
             "Sums are repeated: over a whole fit, the total of the others is many equations for each row. With few "
             "parties of few columns, a party that knows some rows of another can estimate the rest well (the table "
             "of repeated sums in docs/privacy.md). More parties, more columns and fewer iterations make it harder."
         )
-    elif n_blocks == 2:
+    if n_blocks == 2:
         found.append("Two parties: each can subtract its own terms from the sum, and has the other's.")
-    found.append("A party that lies about its terms can spoil the model, and is not noticed.")
     found.append(
-        "Results compared between two fits that differ by one party tell about that party"
-        + (": a prediction of the same rows with other parties is refused." if way.refuses_repeats else ".")
+        "A party that lies about its terms can spoil the model, and is not noticed"
+        + (" as long as they could be some party's." if way.is_masked else ".")
     )
+    found.append("Results compared between two fits that differ by one party tell about that party.")
     if rows is not None and rows.way == "tokens":
         found.append(
             "A party can test whether guessed ids are among the others' rows by putting them on its own list."

@@ -292,21 +292,42 @@ def _joined(head: NDArray[Any], entries: NDArray[Any]) -> NDArray[np.uint8]:
     return np.frombuffer(words.write(head) + words.write(entries), np.uint8)
 
 
-def _open(place: Place, state: Memory, head: Array, entries: NDArray[Any]) -> NDArray[np.uint8]:
-    """What the top tells all: the total; ValueError if masks have not cancelled."""
+def _is_packed(place: Place, state: Memory) -> bool:
+    """Whether a total comes down as compressed integers."""
+    return _form(place, state).n_bytes == 4 or _is_change(place, state)
+
+
+def _check_total(place: Place, state: Memory, head: Array, numbers: NDArray[Any]) -> None:
+    """Raise ValueError if terms that each party has clipped cannot add up to this.
+
+    N terms of at most the limit cannot be larger than N times it, and that is less than half of a word's range. So a
+    true total never wraps; one that is outside is not one of such terms.
+    """
     n_blocks, form = len(place.network.hubs), _form(place, state)
-    is_whole = head[-1] == n_blocks
-    if form.n_bytes == 4 or _is_change(place, state):
-        signed = entries.view(np.int32 if form.n_bytes == 4 else np.int64)
-        is_whole = is_whole and bool((np.abs(signed.astype(np.int64)) <= n_blocks * changes.MOST).all())
-        content = changes.pack(signed)
-    else:
-        content = words.decode(entries, form).astype("<f8").tobytes()
-    if not is_whole:
+    largest = n_blocks * (float(changes.MOST) if _is_change(place, state) else form.limit(n_blocks))
+    lowest = -largest
+    if place.series == HOLDERS:
+        lowest, largest = 0.0, float(n_blocks)
+    is_right = head[-1] == n_blocks and 0 <= head[-2] <= n_blocks * max(1, len(numbers))
+    is_right = is_right and bool((np.abs(head) <= n_blocks * WHOLE.limit(n_blocks)).all())
+    if not is_right or not bool(((lowest <= numbers) & (numbers <= largest)).all()):
         raise ValueError(
             "expected masks that cancel and a total within its range, got another: a party has added something else "
-            "than its own term under its masks"
+            "than its own term under its masks; which one, masks do not tell"
         )
+
+
+def _open(place: Place, state: Memory, head: Array, entries: NDArray[Any]) -> NDArray[np.uint8]:
+    """What the top tells all: the total; ValueError if masks have not cancelled."""
+    form = _form(place, state)
+    if _is_packed(place, state):
+        signed = entries.view(np.int32 if form.n_bytes == 4 else np.int64)
+        _check_total(place, state, head, signed)
+        content = changes.pack(signed)
+    else:
+        numbers = words.decode(entries, form)
+        _check_total(place, state, head, numbers)
+        content = numbers.astype("<f8").tobytes()
     return np.frombuffer(head.astype("<f8").tobytes() + content, np.uint8)
 
 
@@ -331,7 +352,7 @@ def _read_total(
         head = np.frombuffer(message[:n_head].tobytes(), "<f8").astype(np.float64)
         content = message[n_head:].tobytes()
         n_entries, numbers = _n_entries(place, state), np.empty(0)
-        if form.n_bytes == 4 or _is_change(place, state):
+        if _is_packed(place, state):
             signed = changes.unpack(content, n_entries, form.n_bytes)
             numbers = signed.astype(np.float64)
         elif len(content) != 8 * n_entries:
@@ -340,6 +361,7 @@ def _read_total(
             numbers = np.frombuffer(content, "<f8").astype(np.float64)
         if not np.isfinite(head).all() or not np.isfinite(numbers).all():
             raise ValueError("expected finite numbers, got others")
+        _check_total(place, state, head, signed if _is_packed(place, state) else numbers)
     except ValueError as error:
         raise WrongMessageError(sender, f"a total: {error}") from None
     scalars, (level, clipped) = head[:-N_EXTRA], head[-N_EXTRA:-1].tolist()

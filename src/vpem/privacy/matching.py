@@ -13,14 +13,10 @@ new secrets, and parcels of other runs are dropped. In the end all compare one d
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from vpem.core.agent.meeting import Credentials
 from vpem.core.agent.message import LocalProtocolError, RemoteProtocolError
@@ -54,36 +50,10 @@ from vpem.privacy.points import (
     raised,
     split,
 )
+from vpem.privacy.runs import HEAD_BYTES, Matched, Run, shuffled
 from vpem.privacy.sealing import SealError, Sealing
 
-
-class Matched(NamedTuple):
-    """What a party knows in the end."""
-
-    rows: NDArray[np.int64]
-    """(n_ids,): which row of the common table each of its rows is, in the order of its own table; -1 if none."""
-    n_rows: int
-    """Of the common table."""
-    digest: str
-    """The same at all parties."""
-    counts: Mapping[str, int]
-    """How many rows each party has brought."""
-
-
-class _Run:
-    """What an agent has of one run."""
-
-    def __init__(self, hellos: Mapping[int, Hello]):
-        self.hellos = dict(hellos)
-        encoded = msgspec.msgpack.encode([self.hellos[number] for number in sorted(self.hellos)])
-        self.number = hashlib.sha256(b"vpem matching" + encoded).digest()[:16]
-        self.secret, self.order = b"", list[int]()
-        self.lists: dict[int, list[bytes]] = {}
-        """At the matcher: the finished ones."""
-        self.raised: set[int] = set()
-        """Owners whose lists this agent has multiplied: a label is sealed once."""
-        self.matched: Matched | None = None
-        self.checks: dict[int, bytes] = {}
+__all__ = ["Matched", "Matching"]
 
 
 class Matching:
@@ -126,7 +96,7 @@ class Matching:
         self.failure: str | None = None
         self._sealing = Sealing()
         self._hellos: dict[int, Hello] = {number: self._hello()}
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._early: list[Parcel] = []
         self._met: set[int] = set()
         self._done = 0
@@ -186,7 +156,9 @@ class Matching:
     def is_done(self) -> bool:
         """Whether all agents have the same result."""
         run = self._run
-        return run is not None and self.failure is None and self._has_result(run) and self._all_agree(run)
+        if run is None or self.failure is not None:
+            return False
+        return (run.matched is not None or self.ids is None) and set(self.agents.owners) <= run.checks.keys()
 
     @property
     def matched(self) -> Matched | None:
@@ -195,11 +167,11 @@ class Matching:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Points that are done, and all."""
+        """Points that are done, and all: one for each own id, and a multiplication for each id of all parties."""
         if self._run is None or self.ids is None:
             return 0, 0
-        own, others = len(self.ids), sum(hello.count for hello in self._run.hellos.values())
-        return min(self._done, own + others), own + others
+        total = len(self.ids) + sum(hello.count for hello in self._run.hellos.values())
+        return self._done, total
 
     # Hellos
 
@@ -211,7 +183,7 @@ class Matching:
         hello = Hello(self.number, secrets.token_bytes(16), self._sealing.public, count, about, version)
         if self.credentials is None:
             return hello
-        return msgspec.structs.replace(hello, proof=self.credentials.sign(signed(hello)))
+        return msgspec.structs.replace(hello, proof=self.credentials.sign(signed(hello, self.credentials.study)))
 
     def _tell_hellos(self, peer: int) -> list[Frame]:
         return [frame for number in sorted(self._hellos) for frame in self._to([peer], self._hello_of(number))]
@@ -243,7 +215,7 @@ class Matching:
         name = self.agents.names[number]
         if self.credentials is not None:
             try:
-                self.credentials.verify(name, signed(hello), hello.proof)
+                self.credentials.verify(name, signed(hello, self.credentials.study), hello.proof)
             except ValueError as error:
                 problem = f"expected {name!r} to have signed its hello, got another ({error})"
                 raise RemoteProtocolError(self.number, peer, 0, problem) from None
@@ -264,25 +236,25 @@ class Matching:
         self._run = None
         if len(self._hellos) < len(self.agents.names):
             return []
-        run = self._run = _Run(self._hellos)
+        run = self._run = Run(self._hellos)
         self._done, out = 0, list[Frame]()
         early, self._early = [one for one in self._early if one.run == run.number], []
         if self.ids is not None:
-            run.secret, run.order = new_secret(), _shuffled(len(self.ids))
-            points = points_of((self.ids[place] for place in run.order), self.salt, lambda _: None)
+            run.secret, run.order = new_secret(), shuffled(len(self.ids))
+            points = points_of((self.ids[place] for place in run.order), self.salt, self._count)
             out += self._pass_on(run, self.number, self._raise(run, points))
         for parcel in early:
             out += self._take_sealed(run, parcel)
         return out
 
-    def _raise(self, run: _Run, points: list[bytes]) -> list[bytes]:
-        def tell(count: int) -> None:
-            self._done += count
-            self._tell(*self.progress)
+    def _raise(self, run: Run, points: list[bytes]) -> list[bytes]:
+        return raised(points, run.secret, self._count)
 
-        return raised(points, run.secret, tell)
+    def _count(self, count: int) -> None:
+        self._done += count
+        self._tell(*self.progress)
 
-    def _pass_on(self, run: _Run, owner: int, points: list[bytes]) -> list[Frame]:
+    def _pass_on(self, run: Run, owner: int, points: list[bytes]) -> list[Frame]:
         """To the next that has not multiplied yet; to the matcher, if there is none."""
         owners = self.agents.owners
         following = owners[(owners.index(self.number) + 1) % len(owners)]
@@ -307,7 +279,7 @@ class Matching:
             self._early.append(parcel)
         return []
 
-    def _take_sealed(self, run: _Run, parcel: Parcel) -> list[Frame]:
+    def _take_sealed(self, run: Run, parcel: Parcel) -> list[Frame]:
         """A parcel of this run, for this agent."""
         name = self.agents.names[parcel.source]
         try:
@@ -329,7 +301,7 @@ class Matching:
             raise MatchingError(f"party {name!r} sent a list that it must not: {error}") from None
         raise MatchingError(f"party {name!r} sent a parcel of the kind {parcel.kind!r}")
 
-    def _take_points(self, run: _Run, parcel: Parcel, content: bytes) -> list[Frame]:
+    def _take_points(self, run: Run, parcel: Parcel, content: bytes) -> list[Frame]:
         owner, owners = parcel.owner, self.agents.owners
         is_final = parcel.kind == TOKENS
         before = (
@@ -355,7 +327,7 @@ class Matching:
 
     # The matcher
 
-    def _match(self, run: _Run) -> list[Frame]:
+    def _match(self, run: Run) -> list[Frame]:
         """Tell each owner which rows of the common table its places are."""
         names = self.agents.names
         n_rows, digest, rows = number_rows(run.lists, self.agents.join, run.number)
@@ -371,18 +343,12 @@ class Matching:
         out = [frame for owner in rows for frame in self._send(run, RESULT, owner, owner, head + rows[owner])]
         return out + self._compare(run)
 
-    def _take_result(self, run: _Run, parcel: Parcel, content: bytes) -> list[Frame]:
-        head, rows = content[:40], np.frombuffer(content[40:], "<i8").astype(np.int64)
-        n_rows = int.from_bytes(head[:8], "big")
-        kept = rows[rows >= 0]
-        if parcel.source != self.agents.matcher or len(rows) != len(run.order) or len(np.unique(kept)) < len(kept):
+    def _take_result(self, run: Run, parcel: Parcel, content: bytes) -> list[Frame]:
+        if parcel.source != self.agents.matcher:
             raise PointError("expected a position for each row, from the matcher")
-        if len(kept) and (kept.max() >= n_rows or rows.min() < -1):
-            raise PointError(f"expected positions below {n_rows}")
-        own = np.empty(len(rows), dtype=np.int64)
-        own[run.order] = rows
         counts = {self.agents.names[owner]: run.hellos[owner].count for owner in self.agents.owners}
-        run.matched = Matched(own, n_rows, head[8:].hex(), counts)
+        run.matched = run.read_result(content, counts)
+        head = content[:HEAD_BYTES]
         run.checks[self.number] = head
         out = [
             frame
@@ -392,21 +358,15 @@ class Matching:
         ]
         return out + self._compare(run)
 
-    def _compare(self, run: _Run) -> list[Frame]:
+    def _compare(self, run: Run) -> list[Frame]:
         """MatchingError if the matcher has told others something else."""
         if len(set(run.checks.values())) > 1:
             raise MatchingError("expected one result for all parties, got different ones from the matcher")
         return []
 
-    def _has_result(self, run: _Run) -> bool:
-        return run.matched is not None or self.ids is None
-
-    def _all_agree(self, run: _Run) -> bool:
-        return set(self.agents.owners) <= run.checks.keys()
-
     # Parcels and frames
 
-    def _send(self, run: _Run, kind: str, target: int, owner: int, content: bytes) -> list[Frame]:
+    def _send(self, run: Run, kind: str, target: int, owner: int, content: bytes) -> list[Frame]:
         parcel = Parcel(run.number, kind, self.number, target, owner, content)
         if target == self.number:
             sealed = self._sealing.close(self._sealing.public, run.number, label(parcel), content)
@@ -435,10 +395,3 @@ class Matching:
     def _check_neighbour(self, peer: int) -> None:
         if peer not in self.neighbours:
             raise LocalProtocolError(self.number, peer, 0, f"expected one of the neighbours {self.neighbours}")
-
-
-def _shuffled(count: int) -> list[int]:
-    """An order that the system draws."""
-    order = list(range(count))
-    secrets.SystemRandom().shuffle(order)
-    return order

@@ -94,6 +94,6 @@ def label(parcel: Parcel) -> bytes:
     return msgspec.msgpack.encode((parcel.kind, parcel.source, parcel.target, parcel.owner))
 
 
-def signed(hello: Hello) -> bytes:
-    """What the proof of a hello is about."""
-    return b"vpem hello" + msgspec.msgpack.encode(msgspec.structs.replace(hello, proof=b""))
+def signed(hello: Hello, study: str) -> bytes:
+    """What the proof of a hello is about: all of it, and the study."""
+    return b"vpem hello" + msgspec.msgpack.encode((study, msgspec.structs.replace(hello, proof=b"")))

@@ -35,6 +35,7 @@ def points_of(ids: Iterable[bytes], salt: bytes, tell: Callable[[int], object]) 
         found.append(group.crypto_core_ristretto255_from_hash(digest.digest()))
         if len(found) % EVERY == 0:
             tell(EVERY)
+    tell(len(found) % EVERY)
     return found
 
 
@@ -48,6 +49,7 @@ def raised(points: Iterable[bytes], secret: bytes, tell: Callable[[int], object]
             raise PointError("expected points of the group other than the identity, got another") from None
         if len(found) % EVERY == 0:
             tell(EVERY)
+    tell(len(found) % EVERY)
     return found
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.density import Packed
 from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, kmeans_pass
+from vpem.core.blocks.tiles import Packed
 from vpem.core.decisions.initial import (
     draw_candidates,
     lloyd_stop,

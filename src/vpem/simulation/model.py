@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Block
-from vpem.core.blocks.density import Density, Packed
+from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, describe
-from vpem.core.blocks.tiles import Layout, columns_first
+from vpem.core.blocks.tiles import Layout, Packed, columns_first
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Memory, Place, Summation
 from vpem.core.rows import Rows, Table, row_chunks

@@ -21,6 +21,8 @@ class CertificateCredentials:
     ----------
     ca, certificate, key : Path
         The files that links use too.
+    study : str
+        Digest of the study, to which all that is signed belongs.
     names : mapping
         By agent's name: the common name of its certificate.
     fingerprints : mapping
@@ -32,6 +34,7 @@ class CertificateCredentials:
         ca: Path,
         certificate: Path,
         key: Path,
+        study: str,
         names: Mapping[str, str],
         fingerprints: Mapping[str, str | None] = MappingProxyType({}),
     ):
@@ -43,7 +46,7 @@ class CertificateCredentials:
         self._own = own.public_bytes(serialization.Encoding.DER)
         self._key: Any = serialization.load_pem_private_key(key.read_bytes(), None)
         self._names, self._fingerprints = dict(names), dict(fingerprints)
-        self.everybody = tuple(names)
+        self.everybody, self.study = tuple(names), study
 
     def sign(self, content: bytes) -> bytes:
         """The certificate, and a signature under its key."""
@@ -88,4 +91,4 @@ class CertificateCredentials:
             else:
                 public.verify(signature, content)
         except (InvalidSignature, TypeError):
-            raise ValueError("the signature does not fit") from None
+            raise ValueError("the signature does not fit: it is another key's, or of another study or run") from None

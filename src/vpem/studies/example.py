@@ -33,6 +33,7 @@ def write_example(folder: Path) -> Path:
         links=drawn_links("tree", len(parties)),
         salt=new_salt(),
         seed=1,
+        sum="differences",  # plain, so that it can be tried without keys, and start from labels
         patience=600.0,
     )
     write_new(folder / "study.toml", study_text(study))

@@ -27,8 +27,8 @@ from vpem.studies.results import PartyFit, finish
 from vpem.studies.rows import PartyRows
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
-from vpem.studies.telling import Journal, Lines, Note
-from vpem.transports.outcomes import Outcome, Progress
+from vpem.studies.telling import Journal, Lines, Note, Tokens
+from vpem.transports.outcomes import Outcome
 from vpem.transports.running import Hello, run
 from vpem.transports.session import Session
 from vpem.transports.zenoh import Wiring, open_wire
@@ -164,10 +164,9 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
 
     def tell(done: int, total: int) -> None:
         nonlocal shown
-        if (percent := 100 * done // max(total, 1)) > shown:
+        if (percent := 100 * done // max(total, 1)) != shown:
             shown = percent
-            phase = f"match: {percent} % of the tokens"
-            journal.tell(Progress(phase, 0, 0, None, journal.sent, journal.received))
+            journal.tell(Tokens(done, total))
 
     matching = make_matching(seat.study, seat.number, unmatched, seat.credentials, tell)
     ledger = Ledger(seat.study.names)

@@ -14,13 +14,11 @@ import numpy as np
 
 from vpem.core.agent.meeting import Credentials
 from vpem.files import replacing
-from vpem.privacy.ids import IdError, spell
 from vpem.privacy.matching import Matched, Matching
 from vpem.privacy.parcels import Frame
-from vpem.reading.problems import TableError
 from vpem.studies.ledger import Ledger
 from vpem.studies.private import PartyFile
-from vpem.studies.rows import PartyRows, read_table
+from vpem.studies.rows import PartyRows, read_table, spell_ids, spelled_keys
 from vpem.studies.shared import Study
 
 if TYPE_CHECKING:
@@ -37,6 +35,8 @@ class Unmatched:
     rows: Rows | None = None
     ids: Sequence[bytes] | None = None
     notes: tuple[str, ...] = ()
+    salt: str = ""
+    """Of the study."""
 
     @property
     def digest(self) -> str:
@@ -50,26 +50,25 @@ class Unmatched:
         """The table's rows as rows of the common one; the party has gaps where it has no row."""
         assert self.rows is not None, "a party has rows"
         assert self.rows.keys is not None, "with ids"
+        assert self.ids is not None, "which are spelled"
         kept = np.flatnonzero(matched.rows >= 0)
         order = np.full(matched.n_rows, -1, dtype=np.intp)
         order[matched.rows[kept]] = np.arange(len(kept))
         values = np.full((matched.n_rows, self.rows.values.shape[1]), np.nan)
         values[matched.rows[kept]] = self.rows.values[kept]
+        row_keys = np.zeros(matched.n_rows, dtype=np.int64)
+        row_keys[matched.rows[kept]] = spelled_keys((self.ids[row] for row in kept.tolist()), self.salt)
         keys = {name: [texts[row] for row in kept.tolist()] for name, texts in self.rows.keys.items()}
         names = ", ".join(f"{count:,} of {name}" for name, count in matched.counts.items())
         note = f"{matched.n_rows:,} common rows, from {names}; {len(kept):,} are this party's"
-        return PartyRows(self.rows.names, values, order, keys, matched.digest, (*self.notes, note))
+        return PartyRows(self.rows.names, values, order, keys, matched.digest, (*self.notes, note), row_keys)
 
 
 def read_unmatched(party: PartyFile, study: Study, table: Any = None) -> Unmatched:
     """A party's table, with ids spelled as the study says."""
     rows = read_table(party, table)
-    assert rows.keys is not None, "an id is asked for"
-    try:
-        spelled, notes = spell(list(zip(*rows.keys.values(), strict=True)), study.spelling)
-    except IdError as error:
-        raise TableError(f"{party.table if table is None else 'table'}: {error}") from None
-    return Unmatched(rows, spelled, (*rows.notes, *notes))
+    spelled, notes = spell_ids(rows, study.spelling, party.table if table is None else table)
+    return Unmatched(rows, spelled, (*rows.notes, *notes), study.salt)
 
 
 class MatchSession:
@@ -91,14 +90,13 @@ class MatchSession:
     def agent(self) -> Any:
         """What an engine asks of an agent."""
         one = self.matching
-        done, total = one.progress
-        phase = "match" if not total else f"match: {100 * done // total} % of the tokens"
         return SimpleNamespace(
             number=one.number,
             neighbours=one.neighbours,
             is_done=one.is_done,
             failure=one.failure,
-            state=SimpleNamespace(progress=SimpleNamespace(phase=phase, start=0, run=None)),
+            held_up=None,
+            state=SimpleNamespace(progress=SimpleNamespace(phase="match", start=0, run=None)),
         )
 
     @property

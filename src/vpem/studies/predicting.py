@@ -90,7 +90,8 @@ def predict(
         values = _scaled(seat, rows)
         state = session.agent.state
         is_asked = state.progress.n_predictions > 0 or 0 in state.requests
-        ask = None if is_asked else partial(_ask, session, values, count)
+        keys = None if rows is None else seat.known_by(rows)
+        ask = None if is_asked else partial(_ask, session, values, count, keys)
         hello = _hello(seat, count, rows)
         outcome = carry(seat, session, hello, journal, given_up, stop, ask)
         if outcome.kind != "finished":
@@ -101,8 +102,8 @@ def predict(
     return Scores(rows.keys, rows.as_in_table(found.responsibilities), rows.as_in_table(found.log_densities))
 
 
-def _ask(session: Session, values: Array | None, n_rows: int) -> list[Any]:
-    return list(session.predict(values, n_rows))
+def _ask(session: Session, values: Array | None, n_rows: int, keys: Any) -> list[Any]:
+    return list(session.predict(values, n_rows, keys))
 
 
 def _hello(seat: Seat, n_rows: int, rows: PartyRows | None) -> Any:
@@ -117,7 +118,9 @@ def _new_rows(seat: Seat, new: Any) -> PartyRows | None:
         return None
     if new is None:
         raise StudyFileError("expected a table of new rows, got none; one with the ids alone will do")
-    return read_rows(seat.party, seat.study.salt, new, columns=seat.local.rows.names)
+    study = seat.study
+    spelling = None if study.match == "same" else study.spelling
+    return read_rows(seat.party, study.salt, new, columns=seat.local.rows.names, spelling=spelling)
 
 
 def _digest(rows: PartyRows | None, n_rows: int) -> str:
@@ -136,16 +139,19 @@ def _scaled(seat: Seat, rows: PartyRows | None) -> Array | None:
 
 
 def _ready(seat: Seat, session: Session, request: str, save: Callable[[list[wire.Part]], object]) -> Session:
-    """A session at the end of the fit; or in the midst of the same request, if that was interrupted."""
+    """A session at the end of the fit; or in the midst of the same request, if that was interrupted.
+
+    A request that was refused ends there, and not the study.
+    """
     path: Path = seat.party.folder / REQUEST
     state = session.agent.state
     number = model_checkpoint(state)
     if not number:
         raise StudyFileError(f"{seat.party.folder}: expected a finished fit, got none; run vpem join first")
-    if path.exists() and path.read_text() == request:
+    if state.failure is None and path.exists() and path.read_text() == request:
         return session
     seen, state = state.progress.seen, state.copy()
-    state.requests = {}
+    state.requests, state.failure = {}, None
     *kept, last = (point for point in state.checkpoints if point.number <= number)
     # Which rows were added before, and with how many parties, is not forgotten with the last request.
     state.progress = replace(last.progress, prediction=None, seen=seen)

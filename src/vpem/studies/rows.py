@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.privacy.ids import IdError, Ids, spell
 from vpem.reading.problems import TableError, unknown
 from vpem.studies.fields import StudyFileError
 from vpem.studies.private import PartyFile
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from vpem.reading import Rows
 
 Array = NDArray[np.float64]
+KEY_BYTES = 8
+"""Of a row's digest: with a million rows, two have the same in one study of ten million."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,8 @@ class PartyRows:
     digest: str
     """Of all ids."""
     notes: Sequence[str] = ()
+    row_keys: NDArray[np.int64] | None = None
+    """(n_rows,): a number from the salted digest of each row's id, in the study's order; 0 where it has no row."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -53,7 +59,14 @@ class PartyRows:
         return found
 
 
-def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequence[str] | None = None) -> PartyRows:
+def read_rows(
+    party: PartyFile,
+    salt: str,
+    table: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    spelling: str | None = None,
+) -> PartyRows:
     """A party's table, from its file or as given.
 
     Parameters
@@ -65,6 +78,8 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
         In place of the file's table.
     columns : sequence of str, optional
         Those of an earlier fit, for new rows; a table that has none of them is a party without values.
+    spelling : str, optional
+        The rule by which ids of the fit were matched, if they were: rows are known again by it.
     """
     source = party.table if table is None else table
     rows = read_table(party, table, columns)
@@ -79,10 +94,14 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
             f"{source}: expected every id once, got {n_twice:,} that another row has in another spelling"
         )
     whole = hashlib.sha256(ordered.view(np.uint8).data).hexdigest()
+    if spelling is None:
+        keys = _as_keys(bytes.fromhex(ordered.astype(f"S{2 * KEY_BYTES}").tobytes().decode()))
+    else:
+        keys = spelled_keys(spell_ids(rows, spelling, source).spelled, salt)[order]
     del ordered
     values = np.ascontiguousarray(rows.values[order])
     release_unused()
-    return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes)
+    return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes, keys)
 
 
 def read_table(party: PartyFile, table: Any = None, columns: Sequence[str] | None = None) -> Rows:
@@ -107,6 +126,26 @@ def row_digests(keys: Iterable[tuple[str, ...]], salt: str, n_rows: int) -> NDAr
     # Hexadecimal, as numpy's byte strings lose zeros at their end.
     found = (hmac.digest(secret, _spelled(key), "sha256").hex().encode() for key in keys)
     return np.fromiter(found, dtype="S64", count=n_rows)
+
+
+def spell_ids(rows: Rows, rule: str, source: Any) -> Ids:
+    """A table's ids by a rule for matching; TableError if they cannot be matched."""
+    assert rows.keys is not None, "an id is asked for"
+    try:
+        return spell(list(zip(*rows.keys.values(), strict=True)), rule)
+    except IdError as error:
+        raise TableError(f"{source if isinstance(source, str | os.PathLike) else 'table'}: {error}") from None
+
+
+def spelled_keys(names: Iterable[bytes], salt: str) -> NDArray[np.int64]:
+    """A number for each id, by which its row is known again; (n_rows,)."""
+    secret = bytes.fromhex(salt)
+    return _as_keys(b"".join(hmac.digest(secret, name, "sha256")[:KEY_BYTES] for name in names))
+
+
+def _as_keys(digests: bytes) -> NDArray[np.int64]:
+    """Positive numbers of the first bytes of digests: 0 means that there is no id."""
+    return (np.frombuffer(digests, ">u8") >> np.uint64(1) | np.uint64(1)).astype(np.int64)
 
 
 def _spelled(key: tuple[str, ...]) -> bytes:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vpem.core.agent.machine import Agent
 from vpem.privacy.matching import Matched
 from vpem.studies.credentials import CertificateCredentials
@@ -16,7 +19,7 @@ from vpem.studies.keys import KeyFileError, check_keys, look
 from vpem.studies.matching import Unmatched, load_matched, read_unmatched
 from vpem.studies.private import PartyFile, read_party, server_file
 from vpem.studies.results import Local, prepare
-from vpem.studies.rows import read_rows
+from vpem.studies.rows import PartyRows, read_rows
 from vpem.studies.shared import Study, read_study
 from vpem.transports.running import Hello
 from vpem.transports.zenoh import Peer, Tls, Wiring
@@ -67,7 +70,12 @@ class Seat:
             name=self.study.names[self.number],
             most_hops=self.party.most_hops if self.local is not None else None,
             credentials=self.credentials,
+            keys=None if self.local is None else self.known_by(self.local.rows),
         )
+
+    def known_by(self, rows: PartyRows) -> NDArray[np.int64] | None:
+        """Keys by which rows are known again, where sums are masked; None elsewhere."""
+        return rows.row_keys if self.study.is_masked else None
 
     @cached_property
     def credentials(self) -> CertificateCredentials | None:
@@ -76,7 +84,8 @@ class Seat:
             return None
         names = {member.name: member.certificate for member in self.study.members}
         fingerprints = {member.name: member.fingerprint for member in self.study.members}
-        return CertificateCredentials(self.tls.ca, self.tls.certificate, self.tls.key, names, fingerprints)
+        files = self.tls.ca, self.tls.certificate, self.tls.key
+        return CertificateCredentials(*files, self.study.digest, names, fingerprints)
 
     def hello(self, purpose: str = "fit") -> Hello:
         """What neighbours compare."""

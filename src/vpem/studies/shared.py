@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MASKED = "masked"
-"""The sum of a study that says nothing else."""
 MATCHES = ("same", "inner", "outer")
 DIGITS = 8
 """Of a digest of one field."""
@@ -88,7 +87,8 @@ class Study:
     """Seconds after which the others no longer wait for one that is away."""
     lease: float = 10.0
     """Seconds of silence after which a link has ended."""
-    sum: str = "differences"
+    sum: str = MASKED
+    """One of `WAYS`, or masked, as a study is that says nothing else."""
     rounds: int | str | None = None
     """Of consensus."""
     accept: tuple[str, ...] = ()
@@ -100,6 +100,11 @@ class Study:
     matcher: str | None = None
     """The agent that gets the tokens; None: a star's server, else the first party."""
     path: Path | None = None
+
+    def __post_init__(self) -> None:
+        problem = _must_accept(self.sum, len(self.parties), self.accept)
+        if problem is not None:
+            raise fields.StudyFileError(f"{self.path or self.name}: {problem}")
 
     @property
     def is_masked(self) -> bool:
@@ -230,13 +235,10 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     asked = _options(found)
     names, parties = _parties(found)
     shape, links, server = _network(found, names)
-    way = found.take(("network", "sum"), fields.one_of((*WAYS, MASKED)), MASKED)
+    way = found.take(("network", "sum"), fields.one_of((*WAYS, MASKED)), Study.sum)
     accept = found.take(("privacy", "accept"), _accepted, ())
-    if way == MASKED and len(names) == 2 and TWO_PARTIES not in (accept or ()):
-        text = (
-            f'of two parties each sees the other\'s terms: accept = "{TWO_PARTIES}", or a plain sum = "differences"'
-        )
-        found.add(("privacy", "accept"), f"expected a study of two parties to say that {text}; found neither")
+    if (problem := _must_accept(way, len(names), accept or ())) is not None:
+        found.add(("privacy", "accept"), problem)
     rows = {
         "match": found.take(("rows", "match"), fields.one_of(MATCHES), "same"),
         "spelling": found.take(("rows", "spelling"), fields.one_of(tuple(RULES)), "text"),
@@ -268,6 +270,16 @@ def read_study(path: str | os.PathLike[str]) -> Study:
         found.add(("model",), str(error))
         found.end()
     return study
+
+
+def _must_accept(way: str | None, n_parties: int, accept: tuple[str, ...]) -> str | None:
+    """What a study of two parties lacks, if it lacks something."""
+    if way != MASKED or n_parties != 2 or TWO_PARTIES in accept:
+        return None
+    return (
+        "expected a study of two parties to say that of two parties each sees the other's terms: "
+        f'accept = "{TWO_PARTIES}", or a plain sum = "differences"; found neither'
+    )
 
 
 def _options(found: Fields) -> Options | None:

@@ -18,6 +18,8 @@ from vpem.studies.shared import Study
 from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Wrong
 from vpem.words import as_bytes, as_time
 
+MATCH = "match"
+"""The phase in which rows are matched."""
 EVERY = 2.0
 """Seconds between two lines about iterations."""
 
@@ -38,6 +40,19 @@ class Begun:
     neighbours: tuple[str, ...]
     max_iter: int
     starts: int
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """How far a party is with the tokens by which rows are matched."""
+
+    done: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        """Of all, rounded down."""
+        return 100 * self.done // max(self.total, 1)
 
 
 class Journal:
@@ -120,6 +135,9 @@ class State:
         self.away: dict[str, float] = {}
         """Neighbours that are awaited, and since when."""
         self.progress: Progress | None = None
+        self.tokens: Tokens | None = None
+        """While rows are matched."""
+        self._tokens_from = (0.0, 0)
         self._last_line = -math.inf
         self._phase = ""
         self._pace: list[tuple[float, int, int]] = []
@@ -127,6 +145,10 @@ class State:
     def take(self, event: Any) -> str | None:
         """The line that an event is worth; None if it is not."""
         now = time.monotonic()
+        if isinstance(event, Tokens):
+            return self._token(event, now)
+        if isinstance(event, Outcome) or (isinstance(event, Progress) and event.phase != MATCH):
+            self.tokens = None
         if isinstance(event, Progress):
             return self._iteration(event, now)
         if isinstance(event, Begun):
@@ -165,6 +187,26 @@ class State:
             return None
         self._last_line = now
         return self.line()
+
+    def _token(self, event: Tokens, now: float) -> str | None:
+        if self.tokens is None or event.done < self.tokens.done:  # the beginning, or all have begun again
+            self._tokens_from = now, event.done
+        self.tokens = event
+        if now - self._last_line < EVERY and event.done < event.total:
+            return None
+        self._last_line = now
+        rest = self.tokens_rest()
+        return f"match: {event.percent} % of the tokens" + (f"; {rest}" if rest else "")
+
+    def tokens_rest(self) -> str:
+        """How long the rest of the tokens takes at the pace so far, in words."""
+        tokens, (since, before) = self.tokens, self._tokens_from
+        if tokens is None or tokens.done == before:
+            return ""
+        if tokens.done >= tokens.total:
+            return "waiting for the others' tokens"
+        pace = (time.monotonic() - since) / (tokens.done - before)
+        return f"about {as_time(pace * (tokens.total - tokens.done))} more"
 
     def line(self) -> str:
         """How far the fit is."""

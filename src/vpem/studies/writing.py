@@ -53,7 +53,7 @@ def study_text(study: Study) -> str:
         *([] if study.rounds is None else [f"rounds = {_plain(study.rounds)}"]),
     ]
     if study.server is not None:
-        lines += ["", "[network.server]  # sees the parties' contributions, and has no columns"]
+        lines += ["", "[network.server]  # adds what the parties send, and has no columns"]
         lines += _member_lines(study.server)
     lines += [
         "",

@@ -237,8 +237,9 @@ class _Running:
     def serve(self, without: Collection[int]) -> Outcome:
         """Give the session its events until the run is over."""
         self._send(self.session.start())
-        for peer in sorted(set(without) & set(self.session.agent.neighbours)):
-            self._send(self.session.abandon(peer))
+        for peer in sorted(set(without)):
+            is_near = peer in self.session.agent.neighbours
+            self._send(self.session.abandon(peer) if is_near else self.session.consent(peer))
         try:
             while True:
                 self._after_event()
@@ -352,11 +353,12 @@ class _Running:
         progress = self.session.agent.state.progress
         run = progress.run
         iteration = 0 if run is None else run.iteration
-        shown = (progress.phase, progress.start, iteration)
+        phase = self.session.agent.held_up or progress.phase
+        shown = (phase, progress.start, iteration)
         if shown != self.shown:
             self.shown = shown
             bound = run.history[-1] if run is not None and run.history else None
-            self._tell([Progress(progress.phase, progress.start, iteration, bound, self.sent, self.received)])
+            self._tell([Progress(phase, progress.start, iteration, bound, self.sent, self.received)])
 
 
 def _nonce() -> int:

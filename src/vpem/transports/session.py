@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from vpem.core.agent.inbox import Inbox
 from vpem.core.agent.machine import Agent
@@ -125,9 +125,13 @@ class Session:
         self._links.discard(peer)
         return [] if peer in self.agent.state.abandoned else self._event(partial(self.agent.abandon, peer))
 
-    def predict(self, X: Table | None = None, n_rows: int | None = None) -> list[Frame]:
+    def consent(self, peer: int) -> list[Frame]:
+        """An agent that is no neighbour will not come back; see `Agent.consent`."""
+        return self._event(partial(self.agent.consent, peer))
+
+    def predict(self, X: Table | None = None, n_rows: int | None = None, keys: Any = None) -> list[Frame]:
         """Take part in the prediction of new rows, (n_rows, n_columns); see `Agent.predict`."""
-        return self._event(partial(self.agent.predict, X, n_rows))
+        return self._event(partial(self.agent.predict, X, n_rows, keys))
 
     def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
         """Take a whole frame that has come over the link to a neighbour; its bytes are not changed afterwards.

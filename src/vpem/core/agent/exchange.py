@@ -124,7 +124,7 @@ def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> No
             if known is None:
                 try:
                     if identity.credentials is not None:
-                        content = meeting.signed_content(record, draft.epoch)
+                        content = meeting.signed_content(record, draft.epoch, identity.credentials.study)
                         identity.credentials.verify(record.name, content, record.proof)
                 except ValueError as cause:
                     raise error(

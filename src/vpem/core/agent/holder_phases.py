@@ -1,8 +1,15 @@
 """Phases that count how many blocks have each row, where a sum of few terms would tell too much.
 
 The counts are added before anything else is. Rows with too few holders are gaps at all parties from then on. In a
-prediction, a party also refuses rows that were added before with another number of holders: the difference of the two
-sums would be what one party has added.
+prediction, a party also refuses rows that were added before with other holders: the difference of the two sums would
+be what one party has added. It knows such rows by their keys, which the engine makes of their ids. It refuses if it
+holds one itself now and did not then, or the other way round: so of any two sets of parties that differ, an honest
+party notices, if it is one of those by which they differ. And it refuses if the number of holders is another.
+
+Agents without keys know rows by their values, and by the number of holders alone. Where columns have few different
+values, rows that come again may not be noticed, or others be taken for them.
+
+What was seen is in the last checkpoint, so that it is saved before the terms of a row are sent.
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vpem.core.agent.progress import Integers, Prediction, Progress
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work
@@ -19,7 +27,10 @@ from vpem.core.network.summation import HOLDERS, Shape
 from vpem.core.rows import Table, row_chunks, rows_held
 
 DIGESTS = 17
-"""Purpose of the numbers by which rows are recognized."""
+"""Purpose of the numbers by which rows without keys are recognized."""
+MOST_SEEN = 20_000_000
+"""Rows that a party remembers, in 16 bytes each."""
+NOTHING: Integers = np.empty(0, dtype=np.int64)
 
 
 def offer_holders(work: Work, progress: Progress) -> Offer:
@@ -30,6 +41,8 @@ def offer_holders(work: Work, progress: Progress) -> Offer:
             f"expected the parties of the fit in a masked prediction, got it without agents {list(work.roles.gone)}; "
             "two sums of the same rows that differ by a party tell what that party has added: fit again without them"
         )
+    if prediction is not None:
+        _check_own(work, progress.seen)
     n_rows = work.roles.n_rows if prediction is None else prediction.n_rows
     values = rows_held(work.table, work.columns) if work.is_root else None
     return Offer(Shape(n_rows, 1), values, series=HOLDERS)
@@ -56,28 +69,74 @@ def absorb_new_holders(work: Work, progress: Progress, outcome: Outcome) -> Prog
 
 
 def _see(work: Work, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
-    """Remember own rows and how many blocks have them; ValueError if they were added, but never with so many."""
+    """Remember rows that are about to be added, and with which parties; ValueError if they were, with others."""
     if not work.is_root or not work.summation.refuses_repeats:
         return seen
+    return _see_values(work, seen, holders) if work.keys is None else _see_keys(work, seen, holders)
+
+
+def _see_keys(work: Work, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
+    """By keys: how many blocks have a row, and whether this one does."""
+    assert work.keys is not None, "rows have keys"
+    states = 2 * holders + _held(work)
+    then = _states_then(work.keys, seen)
+    _refuse(np.flatnonzero((then >= 0) & (then != states)))
+    is_new = (then < 0) & (work.keys != 0) & (holders >= work.least_holders)
+    if not is_new.any():
+        return seen
+    keys, all_states = (
+        np.append(seen.get(name, NOTHING), own[is_new]) for name, own in (("keys", work.keys), ("states", states))
+    )
+    if len(keys) > MOST_SEEN:
+        raise ValueError(
+            f"expected at most {MOST_SEEN:,} rows in the fit and all predictions of a study, to remember with which "
+            f"parties they were added, got {len(keys):,}; begin a new study, or accept that rows are added again"
+        )
+    order = np.argsort(keys)
+    return {**seen, "keys": keys[order], "states": all_states[order]}
+
+
+def _check_own(work: Work, seen: Mapping[str, Integers]) -> None:
+    """ValueError if this block has rows that it had not when they were added, or has not those that it had."""
+    if work.is_root and work.summation.refuses_repeats and work.keys is not None:
+        then = _states_then(work.keys, seen)
+        _refuse(np.flatnonzero((then >= 0) & (then % 2 != _held(work))))
+
+
+def _held(work: Work) -> Integers:
+    return rows_held(work.table, work.columns).astype(np.int64)
+
+
+def _states_then(keys: Integers, seen: Mapping[str, Integers]) -> Integers:
+    """What was remembered of rows; -1 of those that are new or have no key; (n_rows,)."""
+    known, states = seen.get("keys", NOTHING), seen.get("states", NOTHING)
+    place = np.searchsorted(known, keys)
+    place[place == len(known)] = 0
+    is_known = np.zeros(len(keys), dtype=bool) if len(known) == 0 else known[place] == keys
+    found = np.full(len(keys), -1)
+    found[is_known] = states[place[is_known]]
+    return found
+
+
+def _refuse(rows: NDArray[np.intp]) -> None:
+    if len(rows):
+        raise ValueError(
+            f"expected rows that are added again to have the same parties as before, got {len(rows)} with others "
+            f"(first: row {rows[0]}); the difference of the two sums would be a party's own term"
+        )
+
+
+def _see_values(work: Work, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
+    """By values, for agents without keys: how many blocks have a row."""
     digests = row_digests(work.table)
     is_own = digests != 0
     digests, counts = digests[is_own], holders[is_own]
     known, then = seen.get("digests", digests[:0]), seen.get("counts", counts[:0])
     before, repeated = set(zip(known.tolist(), then.tolist(), strict=True)), np.isin(digests, known)
-    wrong = [
-        row
-        for row, *pair in zip(
-            np.flatnonzero(is_own)[repeated], digests[repeated].tolist(), counts[repeated].tolist(), strict=True
-        )
-        if tuple(pair) not in before
-    ]
-    if wrong:
-        raise ValueError(
-            f"expected rows that are added again to have the same parties as before, got {len(wrong)} with others "
-            f"(first: row {wrong[0]}); the difference of the two sums would be a party's own term"
-        )
-    pairs = np.unique(np.stack([np.append(known, digests), np.append(then, counts)]), axis=1)
-    return {"digests": pairs[0].copy(), "counts": pairs[1].copy()}
+    pairs = zip(digests[repeated].tolist(), counts[repeated].tolist(), strict=True)
+    _refuse(np.flatnonzero(is_own)[repeated][[pair not in before for pair in pairs]])
+    both = np.unique(np.stack([np.append(known, digests), np.append(then, counts)]), axis=1)
+    return {"digests": both[0].copy(), "counts": both[1].copy()}
 
 
 def row_digests(table: Table) -> Integers:

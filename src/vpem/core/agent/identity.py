@@ -15,14 +15,15 @@ from vpem.core.agent import meeting
 from vpem.core.agent.meeting import MOST_COLUMNS, Credentials, Record, Roles, signed_content
 from vpem.core.agent.message import AgentNumber, LocalProtocolError
 from vpem.core.agent.phases import AFTER_DONE, BY_SUMMATION, DONE, PHASES
-from vpem.core.agent.progress import AgentState, Exchange
+from vpem.core.agent.progress import AgentState, Exchange, Integers
 from vpem.core.agent.work import Work, label_exchange
 from vpem.core.blocks.overall import LARGEST, too_large
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import column_rounds
-from vpem.core.network.summation import Payload, Place, Round, Summation, can_have_sent, greet
+from vpem.core.network.rounds import can_have_sent
+from vpem.core.network.summation import Payload, Place, Round, Summation, greet
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement
 
@@ -49,10 +50,12 @@ class Identity:
         given: Given | None,
         known: dict[Hashable, Any] | None,
         credentials: Credentials | None = None,
+        keys: Any = None,
     ):
         self.number, self.agreement, self.credentials = AgentNumber(number), agreement, credentials
         self.neighbours = tuple(map(AgentNumber, sorted(set(neighbours))))
         self.X, self.name = check_columns(X, agreement), str(number) if name is None else name
+        self.keys = check_keys(keys, 0 if self.X is None else len(self.X))
         self.most_hops = agreement.hops if most_hops is None else most_hops
         self.given = Given() if given is None else given
         if not 0 <= number < 2**32 or len(self.name) > 200 or not self.name.isprintable():
@@ -89,11 +92,24 @@ class Identity:
             n_met=state.n_met,
             n_members=len(state.members),
             abandoned=tuple(sorted(state.abandoned)),
+            consents=tuple(sorted(state.abandoned | state.consents)),
             greeting=self._greeting[1],
         )
         if self.credentials is None:
             return record
-        return msgspec.structs.replace(record, proof=self.credentials.sign(signed_content(record, state.epoch)))
+        content = signed_content(record, state.epoch, self.credentials.study)
+        return msgspec.structs.replace(record, proof=self.credentials.sign(content))
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether agents go on without others only if all that remain have signed that they agree."""
+        return self.agreement.summation.is_masked and self.credentials is not None
+
+    def held_up(self, state: AgentState) -> str | None:
+        """Why a meeting in which all records are here does not end, in words; None if it does."""
+        if not self.needs_consent or not state.meeting or not meeting.is_complete(state.records):
+            return None
+        return meeting.held_up(state.records, state.members)
 
     def has_met(self, state: AgentState) -> bool:
         """Whether the agent has what its summation keeps secret in this epoch, if messages have tags."""
@@ -115,6 +131,15 @@ class Identity:
         for row, column in np.argwhere(np.abs(columns) > LARGEST):
             raise too_large(abs(columns[row, column]), int(column), self.name)
         return columns
+
+    def new_keys(self, keys: Any, n_rows: int) -> Integers | None:
+        """Keys of new rows; an agent that has some for the rows of the fit needs them."""
+        if (keys is None) != (self.keys is None) and self.X is not None:
+            raise ValueError(
+                f"expected keys of new rows if the rows of the fit have some, and only then, got "
+                f"{'none' if keys is None else 'some'}; rows are known again by them"
+            )
+        return check_keys(keys, n_rows)
 
     def roles(self, state: AgentState) -> Roles:
         """What the last meeting came to."""
@@ -149,14 +174,14 @@ class Identity:
     def work(self, state: AgentState) -> Work:
         """What the agent works with at present."""
         roles = self.roles(state)
-        own, pooled, holders = self.X, state.pooled, state.progress.holders
+        own, pooled, holders, keys = self.X, state.pooled, state.progress.holders, self.keys
         if state.progress.phase in AFTER_DONE and (new := state.progress.prediction) is not None:
-            own, pooled, holders = new.columns, new.pooled, new.holders
+            own, pooled, holders, keys = new.columns, new.pooled, new.holders, new.keys
         old, now = self._work, (roles, own, pooled, holders)
         if old is None or any(
             one is not other for one, other in zip((old.roles, old.own, old.pooled, old.holders), now, strict=True)
         ):
-            self._work = old = Work(roles, roles.position_of[self.number], own, pooled, self.given, holders)
+            self._work = old = Work(roles, roles.position_of[self.number], own, pooled, self.given, holders, keys)
         return old
 
     def round_at(self, state: AgentState, step: int) -> Round[AgentNumber] | None:
@@ -300,6 +325,19 @@ def model_checkpoint(state: AgentState) -> int:
     """Number of the checkpoint at the end of the fit; 0 if there is none."""
     ends = (point.number for point in state.checkpoints if point.progress.phase == DONE)
     return next(ends, 0)
+
+
+def check_keys(keys: Any, n_rows: int) -> Integers | None:
+    """A whole number for each row, by which it is known again; an error if two rows have the same."""
+    if keys is None:
+        return None
+    found = np.ascontiguousarray(keys)
+    if found.shape != (n_rows,) or found.dtype != np.int64:
+        raise ValueError(f"expected a key (int64) for each of {n_rows} rows, got {found.shape} ({found.dtype})")
+    own = np.sort(found[found != 0])
+    if (own[1:] == own[:-1]).any():
+        raise ValueError("expected a different key for each row (0: none), got some twice; leave out repeated rows")
+    return found
 
 
 def check_columns(X: Any, agreement: Agreement) -> Table | None:

@@ -60,6 +60,10 @@ class Agent:
         What agents of one process and one agreement find out about their network, once for all of them.
     credentials : Credentials, optional
         To sign what this agent tells of itself, and to check what others do. None: records are not signed.
+    keys : array of shape (n_rows,), optional
+        A whole number (int64) for each row, the same whenever the row comes again, from its id; 0 for a row without
+        one. Where sums are masked, rows that are added again with other parties are refused. None: rows are known
+        by their values, which is as good as these are different.
     """
 
     def __init__(
@@ -75,8 +79,9 @@ class Agent:
         state: AgentState | None = None,
         known: dict[Hashable, Any] | None = None,
         credentials: Credentials | None = None,
+        keys: Any = None,
     ):
-        self.identity = Identity(number, neighbours, agreement, X, name, most_hops, given, known, credentials)
+        self.identity = Identity(number, neighbours, agreement, X, name, most_hops, given, known, credentials, keys)
         self.number, self.name, self.neighbours = self.identity.number, self.identity.name, self.identity.neighbours
         self.state = AgentState() if state is None else state
         self._awaited = self.identity.awaited(self.state)
@@ -238,6 +243,8 @@ class Agent:
     def abandon(self, peer: int) -> list[Message]:
         """A neighbour will not come back. All its neighbours must say so; then the others go on without it.
 
+        Where sums are masked and records signed, the others must `consent` as well.
+
         While the mixture is being fitted, they begin again from the start, as if it had never been there. When it
         is fitted, the model stays, and the missing block is marginalized in predictions (0 hops only). If the
         network has fallen apart without it, or if not everybody had met before, the study ends.
@@ -248,7 +255,21 @@ class Agent:
         draft.lost, draft.abandoned = draft.lost - {peer}, draft.abandoned | {peer}
         return self._commit(turn, turn.meet_again())
 
-    def predict(self, X: Table | None = None, n_rows: int | None = None) -> list[Message]:
+    def consent(self, peer: int) -> list[Message]:
+        """Agree to go on without an agent that is no neighbour, where that needs all that remain: under masks.
+
+        The agent signs it with its record. Without the consent of all, they wait.
+        """
+        if peer in self.neighbours or peer == self.number:
+            problem = f"expected an agent that is no neighbour, got agent {peer}; give neighbours up with abandon"
+            raise LocalProtocolError(self.number, peer, self.state.round, problem)
+        if not self.identity.needs_consent or peer in self.state.consents:
+            return []
+        turn = self._turn()
+        turn.draft.consents = turn.draft.consents | {peer}
+        return self._commit(turn, turn.meet_again())
+
+    def predict(self, X: Table | None = None, n_rows: int | None = None, keys: Any = None) -> list[Message]:
         """Take part in the prediction of new rows, after the fit; every agent must.
 
         Parameters
@@ -257,6 +278,8 @@ class Agent:
             The party's columns of the new rows. None: it does not have them, and is marginalized.
         n_rows : int, optional
             How many rows, for an agent without any.
+        keys : array of shape (n_rows,), optional
+            As those of the fit's rows, if the agent has some.
         """
         self._check_alive()
         state = self.state
@@ -266,8 +289,8 @@ class Agent:
         n_rows = n_rows if X is None else len(X)
         if n_rows is None or not 0 < n_rows <= MOST_NEW_ROWS:
             raise ValueError(f"expected 1 to {MOST_NEW_ROWS} new rows at a time, got {n_rows}")
-        turn = self._turn()
-        request = Prediction(n_rows, self.identity.new_columns(X, n_rows))
+        turn, new_keys = self._turn(), self.identity.new_keys(keys, n_rows)
+        request = Prediction(n_rows, self.identity.new_columns(X, n_rows), keys=new_keys)
         turn.draft.requests = {**state.requests, state.progress.n_predictions: request}
         out = turn.guard(partial(turn.open_exchange, resumed=True))
         return self._commit(turn, out + turn.advance())
@@ -287,6 +310,7 @@ class Agent:
             state=state,
             known=own.known,
             credentials=own.credentials,
+            keys=own.keys,
         )
 
     # What has come of it
@@ -302,6 +326,11 @@ class Agent:
     def failure(self) -> str | None:
         """Why the study has ended, if it could not go on."""
         return self.state.failure
+
+    @property
+    def held_up(self) -> str | None:
+        """Whose consent is awaited to go on without agents that were given up, in words; None if none is."""
+        return self.identity.held_up(self.state)
 
     @property
     def model(self) -> Model | None:

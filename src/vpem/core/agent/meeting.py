@@ -65,7 +65,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     n_members: Count = 0
     """How many its first one had."""
     abandoned: tuple[Count, ...] = ()
-    """Agents that it has given up."""
+    """Neighbours that it has given up."""
+    consents: tuple[Count, ...] = ()
+    """Agents, neighbours or not, without which it agrees to go on."""
     greeting: Annotated[bytes, msgspec.Meta(max_length=MOST_GREETING)] = b""
     """What its summation tells all others, such as a public key."""
     proof: Annotated[bytes, msgspec.Meta(max_length=MOST_PROOF)] = b""
@@ -79,6 +81,10 @@ class Credentials(Protocol):
     def everybody(self) -> Sequence[str]:
         """Names of all agents of the study, by number."""
 
+    @property
+    def study(self) -> str:
+        """What names the study and all its settings: what was signed in another one proves nothing in this."""
+
     def sign(self, content: bytes) -> bytes:
         """Proof that this agent has written these bytes."""
 
@@ -86,9 +92,9 @@ class Credentials(Protocol):
         """Raise ValueError unless the agent of this name has written these bytes."""
 
 
-def signed_content(record: Record, epoch: int) -> bytes:
-    """What the proof of a record is about: all of it, and the epoch."""
-    return b"vpem record" + msgspec.msgpack.encode((epoch, msgspec.structs.replace(record, proof=b"")))
+def signed_content(record: Record, epoch: int, study: str) -> bytes:
+    """What the proof of a record is about: all of it, the epoch, and the study."""
+    return b"vpem record" + msgspec.msgpack.encode((study, epoch, msgspec.structs.replace(record, proof=b"")))
 
 
 class MeetingError(ValueError):
@@ -172,6 +178,20 @@ def check_members(records: Mapping[int, Record], members: Mapping[int, Record]) 
         raise MeetingError(f"expected the {n_members} agents of the first meeting, got {len(records)} agents")
 
 
+def held_up(records: Mapping[int, Record], members: Mapping[int, Record]) -> str | None:
+    """Who has not agreed to go on without those that are gone, in words; None if all have.
+
+    Where sums are masked, the word of the neighbours of an agent is not enough: a server that hides parties one after
+    the other would see sums of ever fewer. Records are signed, with the epoch, so that it cannot agree for others.
+    """
+    gone = {number: record.name for number, record in members.items() if number not in records}
+    against = [record.name for _, record in sorted(records.items()) if not gone.keys() <= set(record.consents)]
+    if not gone or not against:
+        return None
+    options = " ".join(f"--without {name}" for name in gone.values())
+    return f"waiting until all agree to go on without {', '.join(gone.values())}: {', '.join(against)} need {options}"
+
+
 def check_names(records: Mapping[int, Record], everybody: Sequence[str]) -> None:
     """Raise MeetingError unless the agents of the study have met, under their numbers, but for those given up."""
     abandoned = {number for record in records.values() for number in record.abandoned}
@@ -203,7 +223,8 @@ class Roles:
 
 def bare_records(records: Iterable[Record]) -> tuple[Record, ...]:
     """The part of all records that stays the same as long as the agents do, in the order of their numbers."""
-    progress: dict[str, Any] = {"newest": 0, "oldest": 0, "model": 0, "n_met": 0, "n_members": 0, "abandoned": ()}
+    progress: dict[str, Any] = {"newest": 0, "oldest": 0, "model": 0, "n_met": 0, "n_members": 0}
+    progress |= {"abandoned": (), "consents": ()}
     ordered = sorted(records, key=lambda record: record.number)
     return tuple(msgspec.structs.replace(record, **progress, greeting=b"", proof=b"") for record in ordered)
 

@@ -140,6 +140,8 @@ class Prediction:
     """(n_rows,)"""
     holders: Integers | None = None
     """(n_rows,): how many blocks have each row, where that is counted."""
+    keys: Integers | None = None
+    """(n_rows,): by which the party knows rows that come again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +171,7 @@ class Progress:
     heard: str = ""
     """Digest of what all sums and decisions have told, where sums are masked."""
     seen: Mapping[str, Integers] = field(default_factory=dict)
-    """Digests of own rows that were added in predictions, and how many blocks had them then."""
+    """Keys of rows that were added, and with which parties; see `vpem.core.agent.holder_phases`."""
 
 
 class Exchange(NamedTuple):
@@ -236,6 +238,8 @@ class AgentState:
     """Neighbours that cannot be reached at present."""
     abandoned: frozenset[int] = frozenset()
     """Neighbours that will not come back."""
+    consents: frozenset[int] = frozenset()
+    """Other agents without which this one agrees to go on."""
     failure: str | None = None
     """Why the study has ended, if it could not go on."""
 

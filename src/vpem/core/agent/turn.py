@@ -87,6 +87,8 @@ class Turn:
         while draft.exchange is not None:
             now = self.identity.round_at(draft, draft.exchange.step)
             if now is None:
+                if self.identity.held_up(draft) is not None:
+                    break  # all rest, as all have the same records, until one that agrees begins a new epoch
                 out += self.guard(self._finish)
                 continue
             if not draft.exchange.sent:

@@ -68,6 +68,8 @@ class Work:
     given: Given
     holders: Integers | None = None
     """(n_rows,): how many blocks have each row, if that was counted."""
+    keys: Integers | None = None
+    """(n_rows,): by which the party knows rows that come again; 0 for rows without one."""
 
     @property
     def settings(self) -> Settings:

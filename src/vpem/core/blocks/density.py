@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.features import Features
-from vpem.core.blocks.tiles import Collector, Contributions, Layout, Numbers, Tile, first_columns
+from vpem.core.blocks.tiles import Collector, Layout, Numbers, Packed, Tile, first_columns
 
 
 class CollapsedComponentError(ValueError):
@@ -338,35 +338,6 @@ class Density(ABC):
         """`m_step` of many blocks."""
         pairs = [self.m_step(*own) for own in zip(statistics, previous, columns, strict=True)]
         return [block for block, _ in pairs], [collapsed for _, collapsed in pairs]
-
-
-class Packed(Contributions):
-    """Blocks as a pass over the rows needs them."""
-
-    layout: Layout
-
-    def look(self, XT: Array, has_gaps: NDArray[np.bool_]) -> Any:
-        """What both halves of a pass need to know of a tile's gaps; the tile keeps it as `noted`.
-
-        Parameters
-        ----------
-        XT : array of shape (n_columns, n_rows)
-        has_gaps : array of shape (n_columns,)
-            Where there may be some.
-        """
-        del XT, has_gaps
-
-    @abstractmethod
-    def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
-        """How to make an empty collector of statistics, in which gaps are filled in as these blocks expect them.
-
-        Parameters
-        ----------
-        means, variances : arrays of shape (n_columns,)
-            Of all rows, in the order of the blocks.
-        centres : array of shape (n_components, n_columns), optional
-            Where the rows of each component will be; by default, where the blocks' means are.
-        """
 
 
 class PackedOneByOne(Packed):

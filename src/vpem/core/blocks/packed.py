@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from vpem.core.blocks import family_kernels, kernels, matrix_kernels
 from vpem.core.blocks.arrays import Array, Block, Statistics
-from vpem.core.blocks.density import Packed
 from vpem.core.blocks.factors import block_statistics, log_contribution, make_block
 from vpem.core.blocks.matrix_kernels import Patterns, find_patterns
 from vpem.core.blocks.tiles import (
@@ -25,6 +24,7 @@ from vpem.core.blocks.tiles import (
     ColumnTally,
     Layout,
     Numbers,
+    Packed,
     Tile,
     as_in_table,
     columns_first,

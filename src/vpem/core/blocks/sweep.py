@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
 from vpem.core.blocks.arrays import Statistics
-from vpem.core.blocks.density import Packed
 from vpem.core.blocks.features import FeatureTally, parts_of_kmeans
 from vpem.core.blocks.overall import Overall
 from vpem.core.blocks.tiles import (
@@ -25,6 +24,7 @@ from vpem.core.blocks.tiles import (
     ColumnTally,
     Contributions,
     Numbers,
+    Packed,
     Tile,
     columns_first,
 )

@@ -144,6 +144,35 @@ class Contributions(ABC):
         raise NotImplementedError
 
 
+class Packed(Contributions):
+    """Blocks as a pass over the rows needs them."""
+
+    layout: Layout
+
+    def look(self, XT: Array, has_gaps: NDArray[np.bool_]) -> Any:
+        """What both halves of a pass need to know of a tile's gaps; the tile keeps it as `noted`.
+
+        Parameters
+        ----------
+        XT : array of shape (n_columns, n_rows)
+        has_gaps : array of shape (n_columns,)
+            Where there may be some.
+        """
+        del XT, has_gaps
+
+    @abstractmethod
+    def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
+        """How to make an empty collector of statistics, in which gaps are filled in as these blocks expect them.
+
+        Parameters
+        ----------
+        means, variances : arrays of shape (n_columns,)
+            Of all rows, in the order of the blocks.
+        centres : array of shape (n_components, n_columns), optional
+            Where the rows of each component will be; by default, where the blocks' means are.
+        """
+
+
 class Distances(Contributions):
     """Minus half the squared distances to centres, which blocks contribute in k-means; a gap adds nothing."""
 

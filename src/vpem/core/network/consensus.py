@@ -20,6 +20,7 @@ from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.network.rounds import flood_rounds, term_rounds
 from vpem.core.network.summation import (
     ITERATE,
     MOST_RETREATS,
@@ -32,8 +33,6 @@ from vpem.core.network.summation import (
     Round,
     Shape,
     Summation,
-    flood_rounds,
-    term_rounds,
 )
 
 NEGLIGIBLE_ERROR = 1e-6

@@ -15,6 +15,7 @@ from vpem.core.network.averages import check_links, combinations, share
 from vpem.core.network.failures import Failures
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.network.rounds import flood_rounds, term_rounds
 from vpem.core.network.summation import (
     NO_MEMORY,
     Array,
@@ -25,8 +26,6 @@ from vpem.core.network.summation import (
     Shape,
     Summation,
     WrongMessageError,
-    flood_rounds,
-    term_rounds,
 )
 
 NEGLIGIBLE = 1e-10
