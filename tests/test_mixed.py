@@ -468,3 +468,25 @@ def test_hours_around_midnight():
     assert abs((profile.overall_means[1] + 12) % 24 - 12) < 0.3
     assert profile.overall_deviations[1] == pytest.approx(np.hypot(1.0, 0.3), abs=0.1)
     assert (np.abs(profile.distances[:, 1]) < 1.2).all()
+
+
+def test_codes_that_look_like_numbers_are_categories_if_said(tmp_path):
+    rng = np.random.default_rng(0)
+    codes = rng.choice(["01", "02", "1", "A3"], 200, p=[0.4, 0.3, 0.25, 0.05])
+    table = pd.DataFrame({"x": rng.normal(size=200), "code": codes})
+    with pytest.raises(ValueError, match=r"'A3'; \d+ of 200 values are no numbers; .* say that it is categorical"):
+        VerticalMixture(2, random_state=0).fit(table)
+    for families in ({"code": "categorical"}, {"b": "categorical"}):
+        model = VerticalMixture(2, partition={"a": ["x"], "b": ["code"]}, families=families, random_state=0).fit(
+            table
+        )
+        assert model.categories_ == {"code": ["01", "02", "1", "A3"]}
+    expected = model.predict_proba(table)
+    vpem.save(model, tmp_path / "model.vpem")
+    digits = table["code"] != "A3"  # new rows that could all be numbers
+    np.testing.assert_array_equal(vpem.load(tmp_path / "model.vpem").predict_proba(table[digits]), expected[digits])
+    alone = VerticalMixture(2, families={"code": "categorical"}, random_state=0).fit(table[digits])
+    assert alone.categories_ == {"code": ["01", "02", "1"]}, "01 is not 1"
+    numbers = table.assign(code=rng.choice([1, 2, 10], 200))
+    alone = VerticalMixture(2, families="categorical", random_state=0).fit(numbers[["code"]])
+    assert alone.categories_ == {"code": ["1", "2", "10"]}, "numbers are in their own order"

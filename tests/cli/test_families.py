@@ -129,3 +129,23 @@ def test_select_by_held_out_rows(folder):
 def rows(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_codes_in_files_keep_their_zeros(folder):
+    table = pd.read_csv("people.csv")
+    rng = np.random.default_rng(1)
+    table["code"] = rng.choice(["01", "02", "1", "A3"], 300, p=[0.5, 0.3, 0.15, 0.05])
+    table["member"] = rng.random(300) < 0.5
+    table.drop(columns="job").to_csv("codes.csv", index=False)
+    said = vpem_says("fit", "codes.csv", "--ignore", "person", "-k", 2, "--family", "auto", code=1)
+    assert "say that it is categorical" in said
+    arguments = ("--family", "code=categorical", "--starts", 1, "--out", "m")
+    vpem_says("fit", "codes.csv", "--ignore", "person", "-k", 2, *arguments)
+    assert vpem.load("m").categories_ == {"code": ["01", "02", "1", "A3"], "member": ["false", "true"]}
+    vpem_says("predict", "m", "codes.csv", "--id", "person", "-o", "all.csv")
+    few = table[table["code"].isin(["01", "02"])].drop(columns="job")  # could be read as numbers
+    few.to_csv("few.csv", index=False)
+    said = vpem_says("predict", "m", "few.csv", "--id", "person", "-o", "few-scores.csv")
+    assert "has words that the fit has not seen" not in said
+    expected = {row["person"]: row for row in rows("all.csv")}
+    assert rows("few-scores.csv") == [expected[one] for one in few["person"]]

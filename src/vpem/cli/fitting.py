@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from vpem import VerticalMixture
     from vpem.core.network.summation import Summation
     from vpem.reading import Rows
+    from vpem.reading.coding import Codes
 
 
 def fit_model(model: VerticalMixture, rows: Rows, *, quiet: bool = False) -> bool:
@@ -146,7 +147,7 @@ def fit(
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
     rows, partition = gather(
-        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=bool(families)
+        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=codes_of(families)
     )
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     _say_beforehand(model, rows)
@@ -197,6 +198,14 @@ def all_families(given: list[str], parties: Path | None) -> str | dict[str, str]
         )
     said = {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
     return {**known, **said} or "auto"
+
+
+def codes_of(families: str | dict[str, str]) -> Codes:
+    """Which words are coded."""
+    from vpem.estimators.families import said_categories
+    from vpem.reading.coding import Said
+
+    return bool(families) and Said(said_categories(families))
 
 
 def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:

@@ -17,6 +17,7 @@ from vpem.study import read_parties
 if TYPE_CHECKING:
     from vpem import VerticalMixture
     from vpem.reading import Rows, Source
+    from vpem.reading.coding import Codes
 
 
 def gather(
@@ -27,7 +28,7 @@ def gather(
     form: Form | None = None,
     check: Callable[[list[str]], object] = lambda _: None,
     *,
-    codes: bool = False,
+    codes: Codes = False,
 ) -> tuple[Rows, Any]:
     """Rows of one table or of several, and which columns are whose; `check` sees the parties before rows are read.
 

@@ -40,7 +40,7 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, fit_model, table_of, unfitted
+from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of, fit_model, table_of, unfitted
 from vpem.cli.gathering import check_choices, gather
 from vpem.cli.summary import count, show_findings
 from vpem.files import check_outputs
@@ -103,7 +103,7 @@ def select(
     families = all_families(family, parties)
     model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form, codes=bool(families))
+    rows, partition = gather(tables, id_column, parties, ignore, form, codes=codes_of(families))
     found = _compare_sizes(model.set_params(partition=partition), rows, sizes, folds)
     if output is not None:
         write(output, {name: [one[name] for one in found] for name in found[0]})

@@ -61,6 +61,15 @@ class Families:
     coding: Coding
 
 
+def said_categories(given: Any, partition: Any = None) -> frozenset[str] | None:
+    """Names of columns that are categories because the user says so, whatever their texts look like; None: all."""
+    if not isinstance(given, Mapping):
+        return None if given == "categorical" else frozenset()
+    keys = [key for key, text in given.items() if str(text).partition(":")[0] == "categorical"]
+    held = partition if isinstance(partition, Mapping) else {}
+    return frozenset(str(name) for key in keys for name in (key, *held.get(key, ())))
+
+
 def find_families(
     given: Any,
     table: Table,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from vpem.reading.coding import Coded, Codes, in_fit, to_codes
+from vpem.reading.coding import Coded, Codes, in_fit, is_said, to_codes
 from vpem.reading.columns import Fault
 from vpem.reading.dialect import Form
 from vpem.reading.joining import Rows, as_names, join_parts
@@ -93,12 +93,12 @@ def code_frame(columns: Sequence[tuple[str, Any]], codes: Codes = True) -> list[
         try:
             array = _array(values)
             whole = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-            coded = to_codes(whole, has_words=in_fit(codes, "", name))
+            coded = to_codes(whole, has_words=in_fit(codes, "", name), said=is_said(codes, "", name))
         except (pa.ArrowException, TypeError, ValueError):
             coded = Fault(kind="kinds", text="expected numbers or words, got values of several kinds")
         if isinstance(coded, Fault):
             text = f"column {name!r}" + (" " if coded.kind == "empty" else ": ") + coded.text
-            problems.append(Problem(table="", text=text, kind=(name, coded.kind)))
+            problems.append(Problem(table="", text=text, kind=(name, coded.kind), remedy=coded.remedy))
         else:
             found.append(coded)
     if problems:

@@ -8,7 +8,7 @@ one column after the other; the other names are those of the Gaussian family.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
 from numbers import Real
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.angles import Angles
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.categorical import Categorical
-from vpem.core.blocks.density import CollapsedComponentError, Density
+from vpem.core.blocks.density import OWN, CollapsedComponentError, Density
 from vpem.core.blocks.factors import variances
 from vpem.core.blocks.features import Features
 from vpem.core.blocks.gaussian import Gaussian
@@ -39,7 +39,7 @@ class Mixed(Density):
     ----------
     families : tuple of tuples
         For each party: its name, and the family of each of its columns, in their order, as a text; see
-        `vpem.core.blocks.families`.
+        `vpem.core.blocks.families`. An agent needs those of its own block, and tells no other.
     covariance_type, reg_covar, shrinkage :
         Of each block's Gaussian columns; see `Gaussian`.
     smoothing : float, default=1.0
@@ -47,7 +47,7 @@ class Mixed(Density):
         zero.
     """
 
-    families: tuple[tuple[Hashable, ...], ...]
+    families: tuple[tuple[Hashable, ...], ...] = field(metadata={OWN: True})
     covariance_type: str = "full"
     reg_covar: float = 1e-6
     shrinkage: float | str | None = None
