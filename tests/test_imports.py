@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "study": {"core", "reading"},
     "studies": {
         *("core", "datasets", "estimators", "files", "model_format", "models", "privacy", "reading", "report"),
-        *("simulation", "transports", "verdict", "words"),
+        *("simulation", "tables", "transports", "verdict", "words"),
     },
     "demo": {"", "datasets", "figures", "metrics"},
 }

@@ -206,10 +206,12 @@ def test_values_that_are_none_say_so():
     X = draw(gaps=0.0)
     model = fitted(X)
     for column, value, message in [
-        (1, 7.0, r"from 0 to 2 in a column of the family categorical:3, got 7"),
+        (1, 7.0, r"numbers from 0 to 2 in (a )?column .*categorical:3, got 7"),
         (1, 0.5, "got 0.5"),
         (3, 77.0, "from 0 to 59 in a column of the family counts:60"),
-        (4, -1.0, "expected amounts of at least 0 .* got -1; try the family zeros:gaussian"),
+        (3, -2.0, "expected whole numbers from 0 in .*counts:60, got -2; .*fit the column as gaussian or zeros"),
+        (4, -1.0, "expected amounts of at least 0 .* got -1; .*zeros:gaussian"),
+        (5, 25.0, "expected angles from -24 to 24 .*angles:24, got 25; .*period"),
     ]:
         wrong = X.copy()
         wrong[5, column] = value
@@ -217,7 +219,7 @@ def test_values_that_are_none_say_so():
             with pytest.raises(ValueError, match=message):
                 fitted(wrong, engine=engine)
         if value != 77.0:  # a count that was never seen is still one
-            with pytest.raises(ValueError, match="leave out row 5"):
+            with pytest.raises(ValueError, match=rf"row 5: .*column '{column}', .*{message.split('.*')[-1]}"):
                 model.predict(wrong)
         else:
             assert np.isfinite(model.score_samples(wrong)[5])

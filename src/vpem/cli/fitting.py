@@ -49,8 +49,8 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
-from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds
-from vpem.cli.joining import Insecure, OwnFile, Server, Without, predict_together
+from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds, said_families
+from vpem.cli.joining import Insecure, OwnFamily, OwnFile, Server, Without, predict_together
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import describe
@@ -191,13 +191,7 @@ def all_families(given: list[str], parties: Path | None) -> str | dict[str, str]
     known = {} if parties is None else read_families(parties)
     if not given and not known:
         return {}
-    words = [text for text in given if "=" not in text]
-    if set(words) - {"auto"}:
-        raise TableError(
-            f"expected --family as column=family, or auto, got {words[0]!r}; such as --family rain=zeros"
-        )
-    said = {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
-    return {**known, **said} or "auto"
+    return {**known, **said_families(given)} or "auto"
 
 
 def codes_of(families: str | dict[str, str]) -> Codes:
@@ -239,7 +233,8 @@ def predict(
     server: Server = False,
     n_rows: Annotated[int | None, typer.Option("--rows", help="For the server of a star: how many new rows.")] = None,
     insecure: Insecure = False,
-    without: Without = [],  # noqa: B006 (typer's way to say: none)
+    family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
+    without: Without = [],  # noqa: B006
 ) -> None:
     """Give every row its component, how sure that is, and its log-density, as in these examples.
 
@@ -251,7 +246,7 @@ def predict(
     tables = tables or []
     if model.suffix == ".toml":
         check_outputs([output], [model, *tables], endings=TABLES)
-        who: Any = {"server": server, "n_rows": n_rows, "insecure": insecure, "without": without}
+        who: Any = {"server": server, "n_rows": n_rows, "insecure": insecure, "without": without, "family": family}
         predict_together(model, tables, party, output, **who)
         return
     if not tables:

@@ -61,6 +61,16 @@ def gather(
     return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
 
 
+def said_families(given: list[str]) -> dict[str, str]:
+    """What --family says of columns; nothing of them, if it says auto alone."""
+    words = [text for text in given if "=" not in text]
+    if set(words) - {"auto"}:
+        raise TableError(
+            f"expected --family as column=family, or auto, got {words[0]!r}; such as --family rain=zeros"
+        )
+    return {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
+
+
 def number_of_rounds(text: str | None) -> int | Literal["auto"] | None:
     """What --rounds says."""
     if text is None:

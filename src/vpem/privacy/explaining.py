@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from vpem.core.blocks.mixed import Mixed
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
@@ -82,9 +83,18 @@ def _in_general(agreement: Agreement, network: Network) -> list[str]:
         found.append("Decisions (when to stop, which rows begin a component, what is broken) are not masked.")
     else:
         found.append("Terms are not masked: what each agent can read is listed below.")
+    if _has_families(agreement):
+        found.append(
+            "Each party decides on the families of its own columns. These, the names of categories and the names of "
+            "columns stay with it."
+        )
     if agreement.init_params == "labels":
         found.append("The start sends each row's label among a party's own clusters to one agent, readable.")
     return found
+
+
+def _has_families(agreement: Agreement) -> bool:
+    return isinstance(agreement.settings.density, Mixed)
 
 
 def _about_rows(rows: Rows, names: Sequence[str]) -> list[str]:
@@ -163,6 +173,12 @@ def _attacks(agreement: Agreement, network: Network, rows: Rows | None) -> list[
         )
     elif n_blocks == 2:
         found.append("Two parties: each can subtract its own terms from the sum, and has the other's.")
+    if _has_families(agreement):
+        found.append(
+            "A column of categories takes few values, and so does a party's term if all its columns are such: who "
+            "can read the term, or a total of two such parties, can tell which rows have the same category, though "
+            "not its name (docs/privacy.md). A Gaussian column beside it, or masks and more parties, prevent this."
+        )
     found.append("A party that lies about its terms can spoil the model, and is not noticed.")
     found.append(
         "Results compared between two fits that differ by one party tell about that party"

@@ -25,6 +25,7 @@ from vpem.studies.shared import Study
 
 if TYPE_CHECKING:
     from vpem.reading import Rows
+    from vpem.reading.coding import Codes
 
 SAVED = "matched"
 """File of the result, in the party's folder: numbers of rows, and no id."""
@@ -58,12 +59,13 @@ class Unmatched:
         keys = {name: [texts[row] for row in kept.tolist()] for name, texts in self.rows.keys.items()}
         names = ", ".join(f"{count:,} of {name}" for name, count in matched.counts.items())
         note = f"{matched.n_rows:,} common rows, from {names}; {len(kept):,} are this party's"
-        return PartyRows(self.rows.names, values, order, keys, matched.digest, (*self.notes, note))
+        notes = (*self.notes, note)
+        return PartyRows(self.rows.names, values, order, keys, matched.digest, notes, self.rows.words)
 
 
-def read_unmatched(party: PartyFile, study: Study, table: Any = None) -> Unmatched:
+def read_unmatched(party: PartyFile, study: Study, table: Any = None, codes: Codes = False) -> Unmatched:
     """A party's table, with ids spelled as the study says."""
-    rows = read_table(party, table)
+    rows = read_table(party, table, codes=codes)
     assert rows.keys is not None, "an id is asked for"
     try:
         spelled, notes = spell(list(zip(*rows.keys.values(), strict=True)), study.spelling)

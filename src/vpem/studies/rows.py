@@ -11,18 +11,19 @@ import hashlib
 import hmac
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.reading.problems import TableError, unknown
+from vpem.reading.problems import STUDY, TableError, unknown
 from vpem.studies.fields import StudyFileError
 from vpem.studies.private import PartyFile
 
 if TYPE_CHECKING:
     from vpem.reading import Rows
+    from vpem.reading.coding import Codes
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,13 @@ class PartyRows:
     digest: str
     """Of all ids."""
     notes: Sequence[str] = ()
+    words: dict[str, list[str]] = field(default_factory=dict)
+    """Of columns with words, by name: what their numbers stand for."""
+
+    @property
+    def words_by_number(self) -> dict[int, list[str]]:
+        """The same, by the columns' numbers."""
+        return {self.names.index(name): own for name, own in self.words.items()}
 
     def __len__(self) -> int:
         return len(self.values)
@@ -53,7 +61,9 @@ class PartyRows:
         return found
 
 
-def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequence[str] | None = None) -> PartyRows:
+def read_rows(
+    party: PartyFile, salt: str, table: Any = None, *, columns: Sequence[str] | None = None, codes: Codes = False
+) -> PartyRows:
     """A party's table, from its file or as given.
 
     Parameters
@@ -65,9 +75,11 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
         In place of the file's table.
     columns : sequence of str, optional
         Those of an earlier fit, for new rows; a table that has none of them is a party without values.
+    codes : bool, names or Said
+        Which words are coded, as categories.
     """
     source = party.table if table is None else table
-    rows = read_table(party, table, columns)
+    rows = read_table(party, table, columns, codes)
     assert rows.keys is not None, "an id is asked for"
     digests = row_digests(zip(*rows.keys.values(), strict=True), salt, len(rows.values))
     order = np.argsort(digests, kind="stable")
@@ -82,16 +94,18 @@ def read_rows(party: PartyFile, salt: str, table: Any = None, *, columns: Sequen
     del ordered
     values = np.ascontiguousarray(rows.values[order])
     release_unused()
-    return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes)
+    return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes, rows.words)
 
 
-def read_table(party: PartyFile, table: Any = None, columns: Sequence[str] | None = None) -> Rows:
+def read_table(
+    party: PartyFile, table: Any = None, columns: Sequence[str] | None = None, codes: Codes = False
+) -> Rows:
     """A party's numbers and ids, in the order of its own table; parameters as for `read_rows`."""
     source = party.table if table is None else table
     if source is None or not party.id:
         what = "table" if source is None else "id"
         raise StudyFileError(f"{party.path}: expected {what} = ..., found none")
-    return _read(party, source, columns)
+    return _read(party, source, columns, codes)
 
 
 def release_unused() -> None:
@@ -114,7 +128,7 @@ def _spelled(key: tuple[str, ...]) -> bytes:
     return "\x1f".join(unicodedata.normalize("NFC", part).strip() for part in key).encode()
 
 
-def _read(party: PartyFile, source: Any, columns: Sequence[str] | None) -> Rows:
+def _read(party: PartyFile, source: Any, columns: Sequence[str] | None, codes: Codes) -> Rows:
     """Numbers and ids of a file or a data frame."""
     from vpem.reading import look, read
     from vpem.reading.frames import join_frames
@@ -125,7 +139,7 @@ def _read(party: PartyFile, source: Any, columns: Sequence[str] | None) -> Rows:
         def keep(_: str, name: str) -> bool:
             return name not in party.ignore if wanted is None else name in wanted
 
-        rows = join_frames({party.party: source}, party.id, keep)
+        rows = join_frames({party.party: source}, party.id, keep, codes=codes, words=STUDY)
         return rows if wanted is None else _arranged(rows, list(wanted), party.party)
     file = look(source, party.form)
     if columns is not None and not set(columns) & set(file.names):
@@ -139,6 +153,8 @@ def _read(party: PartyFile, source: Any, columns: Sequence[str] | None) -> Rows:
         id_column=party.id,
         columns=None if wanted is None else list(wanted),
         keep=lambda name: name not in party.ignore,
+        codes=codes,
+        words=STUDY,
     )
 
 

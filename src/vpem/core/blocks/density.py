@@ -317,6 +317,11 @@ class Density(ABC):
         del block, column
         return None
 
+    def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
+        """What is wrong with a row, (n_columns,), if a value is none that its family describes; None: nothing."""
+        del block, row, names
+        return None
+
     @abstractmethod
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Draw a row from each labelled component; (n_rows, n_columns)."""

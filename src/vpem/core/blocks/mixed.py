@@ -389,6 +389,12 @@ class Mixed(Density):
                 return found
         return None
 
+    def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
+        """See `Density`."""
+        structure = Structure.of(block)
+        found = structure.strange(row[None])
+        return None if found is None else structure.complaint(float(row[found[1]]), found[1], names[found[1]])
+
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Density`."""
         structure = Structure.of(block)

@@ -103,6 +103,11 @@ class Zeros(Smooth):
         """Negative amounts have no logarithm."""
         return x < 0 if self.is_log else np.zeros(len(x), dtype=bool)
 
+    @property
+    def expects(self) -> str:
+        """See `Family`."""
+        return "amounts of at least 0; correct it, leave it empty, or fit the column as zeros:gaussian or gaussian"
+
     def natural(self, parameters: Array) -> Array:
         """See `Smooth`; the logarithm's own derivative belongs to the density."""
         share, mean, variance, _, centre, scale = parameters.T
