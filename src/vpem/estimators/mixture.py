@@ -17,7 +17,7 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table
 from vpem.core.settings import Settings
 from vpem.estimators import checks
-from vpem.estimators.families import find_families
+from vpem.estimators.families import Families, find_families
 from vpem.estimators.fitting import FittingMixture
 from vpem.estimators.summary import model_html
 from vpem.simulation.model import Mixture
@@ -87,6 +87,8 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     """
 
     _words: Mapping[int, Sequence[str]] = {}
+    _known: Families | None = None
+    """Families and categories that were found from more rows than those of the fit; in place of `families`."""
 
     def __init__(
         self,
@@ -205,7 +207,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         parties = network.named_columns()
         if not goes_on:
             names = getattr(self, "feature_names_in_", None)
-            found = find_families(self.families, table, self._words, parties, names)
+            found = self._known or find_families(self.families, table, self._words, parties, names)
             self._texts, self._coding = found.texts, found.coding
             table = found.coding.code(table, self._words, names)
         families = tuple((party, *(self._texts[column] for column in own)) for party, own in parties.items())

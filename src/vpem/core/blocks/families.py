@@ -108,6 +108,11 @@ class Family(ABC):
     def first(self, mean: float, variance: float) -> Array:
         """One component, from the moments of the column alone; (1, n_parameters)."""
 
+    def can_be_constant(self, value: float) -> bool:
+        """Whether rows that all have this value determine parameters."""
+        del value
+        return True
+
     def settle(self, everything: Array) -> Array:
         """One component for all rows, with bounds that follow from it."""
         return everything

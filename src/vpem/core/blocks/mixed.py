@@ -236,10 +236,11 @@ class Mixed(Density):
     # Beginnings
 
     def first(self, columns: Columns) -> Block:
-        """See `Density`; a constant column has no family but that of its one value."""
+        """See `Density`; columns that do not vary are taken by most families."""
         structure = parse_families(columns.families)
-        for column, *_ in structure.others:
-            if not columns.variances[column] > columns.noise[column]:
+        for column, family, _ in structure.others:
+            varies = columns.variances[column] > columns.noise[column]
+            if not varies and not family.can_be_constant(float(columns.means[column])):
                 raise CollapsedComponentError(None, columns.party, lacking="parameters")
         parts = [
             part.family.first(float(columns.means[part.column]), float(columns.variances[part.column]))

@@ -141,6 +141,10 @@ class Zeros(Smooth):
             centre, scale = mean, float(np.sqrt(variance)) or 1.0
         return np.array([[0.5, centre, scale**2, 0.0, centre, scale]])
 
+    def can_be_constant(self, value: float) -> bool:
+        """Zeros; other amounts have no spread."""
+        return value == 0
+
     def settle(self, everything: Array) -> Array:
         """With the bound of the variance."""
         variance = everything[:, VARIANCE]
