@@ -366,6 +366,16 @@ def test_what_parties_see_of_categories_is_explained(tmp_path):
     assert "takes few values" not in CliRunner().invoke(app, ["explain", str(plain.folder / "study.toml")]).output
 
 
+def test_families_change_nothing_of_what_is_sent(tmp_path):
+    made, plain = Mixed(tmp_path / "clinics"), Mixed(tmp_path / "plain", model="", said={})
+    plans = [
+        CliRunner().invoke(app, ["plan", str(one.folder / "study.toml"), "--rows", "200", "--columns", "3", "--json"])
+        for one in (made, plain)
+    ]
+    assert plans[0].exit_code == 0, plans[0].output
+    assert json.loads(plans[0].output) == json.loads(plans[1].output)
+
+
 def test_parties_that_differ_in_whether_they_have_families_do_not_start(tmp_path):
     from dataclasses import replace
 

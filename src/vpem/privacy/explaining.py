@@ -175,9 +175,10 @@ def _attacks(agreement: Agreement, network: Network, rows: Rows | None) -> list[
         found.append("Two parties: each can subtract its own terms from the sum, and has the other's.")
     if _has_families(agreement):
         found.append(
-            "A column of categories takes few values, and so does a party's term if all its columns are such: who "
-            "can read the term, or a total of two such parties, can tell which rows have the same category, though "
-            "not its name (docs/privacy.md). A Gaussian column beside it, or masks and more parties, prevent this."
+            "A column of categories takes few values, and so do the terms of parties whose columns are all such: an "
+            "agent that can read a term, or a total of few of them, can tell which rows have the same category, "
+            "though not its name (docs/privacy.md). Masks do not end this if the total of all parties takes few "
+            "values; a Gaussian column in the total does."
         )
     found.append("A party that lies about its terms can spoil the model, and is not noticed.")
     found.append(
