@@ -241,7 +241,7 @@ def test_a_finished_study_goes_on_only_with_the_same_families(finished):
     own = find_files(finished.study, finished.folder)["east"]
     again = join(finished.study, own, insecure=True, progress=False)
     np.testing.assert_array_equal(again.model.means_, finished.fits["east"].model.means_)
-    with pytest.raises(FolderError, match="the same party with another table"):
+    with pytest.raises(FolderError, match="the same party with another choice of families"):
         join(finished.study, own, insecure=True, progress=False, families={"visits": "poisson"})
 
 

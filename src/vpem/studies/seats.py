@@ -47,10 +47,11 @@ class Seat:
         rows, scale = self.local.rows, self.local.units.scale
         table = hashlib.sha256(rows.values.data)
         table.update(repr((rows.names, None if scale is None else scale.tolist())).encode())
+        found = {**self.study.digests, "rows": rows.digest, "table": table.hexdigest()}
         if self.local.families:
             categories = {column: list(own) for column, own in sorted(self.local.coding.labels.items())}
-            table.update(repr((self.local.families, categories)).encode())
-        return {**self.study.digests, "rows": rows.digest, "table": table.hexdigest()}
+            found["choice of families"] = hashlib.sha256(repr((self.local.families, categories)).encode()).hexdigest()
+        return found
 
     @property
     def n_bytes(self) -> int:
