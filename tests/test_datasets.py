@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vpem import datasets
+from vpem import datasets, downloading
 
 
 @settings(max_examples=30)
@@ -164,11 +164,11 @@ def web(server, tmp_path, monkeypatch):
     """An empty cache, and both data sets' addresses on the server."""
     address, contents, asked = server
     monkeypatch.delenv("VPEM_DATA", raising=False)
-    monkeypatch.setattr(datasets, "_cache", lambda: tmp_path)
+    monkeypatch.setattr(downloading, "cache", lambda: tmp_path)
     monkeypatch.setattr(datasets, "HTRU2_URL", f"{address}/htru2.zip")
-    monkeypatch.setattr(datasets, "HTRU2_SHA256", datasets._sha256(ROWS))
+    monkeypatch.setattr(datasets, "HTRU2_SHA256", downloading.sha256(ROWS))
     monkeypatch.setattr(datasets, "BEIJING_URL", f"{address}/air.zip")
-    monkeypatch.setattr(datasets, "BEIJING_STATIONS", {"Here": (datasets._sha256(HOURS), (0.0, 0.0))})
+    monkeypatch.setattr(datasets, "BEIJING_STATIONS", {"Here": (downloading.sha256(HOURS), (0.0, 0.0))})
     return contents, asked, tmp_path
 
 
@@ -193,7 +193,7 @@ def test_a_table_without_names_is_given_them(web, monkeypatch):
     row = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Own-child, White, Male, 2174, 0, 40, Cuba, >50K\n\n"
     monkeypatch.setattr(datasets, "ADULT_URL", datasets.HTRU2_URL.replace("htru2", "adult"))
     whole = ",".join(datasets.ADULT_COLUMNS) + "\n" + row.replace(", ", ",")
-    monkeypatch.setattr(datasets, "ADULT_SHA256", datasets._sha256(whole.encode()))
+    monkeypatch.setattr(datasets, "ADULT_SHA256", downloading.sha256(whole.encode()))
     contents["/adult.zip"] = archive(adult_dot_data=row, adult_dot_names="about")
     found = datasets.load_adult_parties()
     assert found.target.tolist() == [True]

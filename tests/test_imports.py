@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "verdict": set(),
     "metrics": set(),
     "figures": {"files", "meaning", "metrics"},
-    "datasets": {"files"},
+    "datasets": {"downloading"},
+    "downloading": {"files"},
     "files": set(),
     "tables": {"reading"},
     "reading": {"files"},
@@ -35,7 +36,7 @@ MAY_IMPORT = {
     "study": {"core", "reading"},
     "studies": {
         *("core", "datasets", "estimators", "files", "model_format", "models", "privacy", "reading", "report"),
-        *("simulation", "transports", "verdict", "words"),
+        *("simulation", "tables", "transports", "verdict", "words"),
     },
     "demo": {"", "datasets", "figures", "metrics"},
 }

@@ -1,6 +1,7 @@
 """Columns of different families: both engines, exact gaps, batches, streams, files, words."""
 
 import warnings
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -17,6 +18,7 @@ from vpem import Consensus, VerticalGaussianMixture, VerticalMixture
 from vpem.core.blocks.mixed import Mixed
 from vpem.core.blocks.structure import Structure, parse_family
 from vpem.core.blocks.weights import LOWEST
+from vpem.estimators import mixture as mixture_module
 from vpem.estimators.coding import UnseenWarning
 from vpem.report import make_report
 from vpem.transports.inprocess import Disturbances
@@ -206,10 +208,12 @@ def test_values_that_are_none_say_so():
     X = draw(gaps=0.0)
     model = fitted(X)
     for column, value, message in [
-        (1, 7.0, r"from 0 to 2 in a column of the family categorical:3, got 7"),
+        (1, 7.0, r"numbers from 0 to 2 in (a )?column .*categorical:3, got 7"),
         (1, 0.5, "got 0.5"),
         (3, 77.0, "from 0 to 59 in a column of the family counts:60"),
-        (4, -1.0, "expected amounts of at least 0 .* got -1; try the family zeros:gaussian"),
+        (3, -2.0, "expected whole numbers from 0 in .*counts:60, got -2; .*fit the column as gaussian or zeros"),
+        (4, -1.0, "expected amounts of at least 0 .* got -1; .*zeros:gaussian"),
+        (5, 25.0, "expected angles from -24 to 24 .*angles:24, got 25; .*period"),
     ]:
         wrong = X.copy()
         wrong[5, column] = value
@@ -217,7 +221,7 @@ def test_values_that_are_none_say_so():
             with pytest.raises(ValueError, match=message):
                 fitted(wrong, engine=engine)
         if value != 77.0:  # a count that was never seen is still one
-            with pytest.raises(ValueError, match="leave out row 5"):
+            with pytest.raises(ValueError, match=rf"row 5: .*column '{column}', .*{message.split('.*')[-1]}"):
                 model.predict(wrong)
         else:
             assert np.isfinite(model.score_samples(wrong)[5])
@@ -468,3 +472,79 @@ def test_hours_around_midnight():
     assert abs((profile.overall_means[1] + 12) % 24 - 12) < 0.3
     assert profile.overall_deviations[1] == pytest.approx(np.hypot(1.0, 0.3), abs=0.1)
     assert (np.abs(profile.distances[:, 1]) < 1.2).all()
+
+
+def test_codes_that_look_like_numbers_are_categories_if_said(tmp_path):
+    rng = np.random.default_rng(0)
+    codes = rng.choice(["01", "02", "1", "A3"], 200, p=[0.4, 0.3, 0.25, 0.05])
+    table = pd.DataFrame({"x": rng.normal(size=200), "code": codes})
+    with pytest.raises(ValueError, match=r"'A3'; \d+ of 200 values are no numbers; .* say that it is categorical"):
+        VerticalMixture(2, random_state=0).fit(table)
+    for families in ({"code": "categorical"}, {"b": "categorical"}):
+        model = VerticalMixture(2, partition={"a": ["x"], "b": ["code"]}, families=families, random_state=0).fit(
+            table
+        )
+        assert model.categories_ == {"code": ["01", "02", "1", "A3"]}
+    expected = model.predict_proba(table)
+    vpem.save(model, tmp_path / "model.vpem")
+    digits = table["code"] != "A3"  # new rows that could all be numbers
+    np.testing.assert_array_equal(vpem.load(tmp_path / "model.vpem").predict_proba(table[digits]), expected[digits])
+    alone = VerticalMixture(2, families={"code": "categorical"}, random_state=0).fit(table[digits])
+    assert alone.categories_ == {"code": ["01", "02", "1"]}, "01 is not 1"
+    numbers = table.assign(code=rng.choice([1, 2, 10], 200))
+    alone = VerticalMixture(2, families="categorical", random_state=0).fit(numbers[["code"]])
+    assert alone.categories_ == {"code": ["1", "2", "10"]}, "numbers are in their own order"
+
+
+@pytest.mark.parametrize("family", ["counts", "poisson"])
+def test_counts_of_later_rows_may_be_larger(family, tmp_path):
+    """A stream with room from the beginning is the same, but for rounding: no parameter depends on the room."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=400)
+    table = pd.DataFrame(
+        {
+            "a": rng.normal(size=400) + 3 * group,
+            "w": rng.choice(["x", "y"], 400),
+            "n": rng.poisson(3 + 2 * group),
+            "m": rng.poisson(30 + 2 * group),
+        }
+    )
+    table.loc[200:, "n"] += rng.integers(0, 40, size=200) * (np.arange(200) > 5)
+    table.loc[300:, "n"] *= 5
+    families = {"n": family, "m": "counts"}
+    arguments = {"partition": {"p": ["a", "n"], "q": ["w", "m"]}, "random_state": 0}
+    stream, roomy = (VerticalMixture(2, families=families, **arguments) for _ in range(2))
+    sizes, find = [], mixture_module.find_families
+
+    def find_with_room(given, rows, *about):
+        texts = list(find(given, rows, *about).texts)
+        texts[2] = f"{family}:{table['n'].max() + 1}"
+        return replace(find(given, rows, *about), texts=tuple(texts))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixture_module, "find_families", find_with_room)
+        roomy.partial_fit(table[:100])
+    stream.partial_fit(table[:100])
+    for start in range(100, 400, 100):
+        for model in (stream, roomy):
+            model.partial_fit(table[start : start + 100])
+        sizes.append(int(stream.families_["n"].split(":")[1]))
+    assert sizes[0] < sizes[1] < sizes[2] <= 2 * (table["n"].max() + 1)
+    for one, other in zip(stream._mixture.blocks, roomy._mixture.blocks, strict=True):
+        for name in ("means", "covariances", "others"):
+            np.testing.assert_allclose(one.arrays[name], other.arrays[name], rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match=r"expected counts below 4096 in column 'n', whose family is .*, got 5000"):
+        stream.partial_fit(table[:50].assign(n=5000))
+    with pytest.raises(ValueError, match=r"row 0: expected whole numbers from 0 in column 'n'.*got -1"):
+        stream.partial_fit(table[:50].assign(n=-1))
+    assert np.isfinite(stream.partial_fit(table[:50]).score(table)), "errors change nothing"
+    # Warm starts, of a model from a file too.
+    model = VerticalMixture(2, families=families, max_iter=3, warm_start=True, **arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vpem.FitWarning)
+        vpem.save(model.fit(table[:100]), tmp_path / "model.vpem")
+        again = vpem.load(tmp_path / "model.vpem").set_params(warm_start=True)
+        for one in (model, again):
+            one.fit(table)
+    np.testing.assert_allclose(model.means_, again.means_)
+    assert np.isfinite(model.score(table))

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import hashlib
 import io
-import os
-import warnings
-import zipfile
-from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -21,7 +14,7 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.datasets import load_breast_cancer
 from sklearn.utils import Bunch
 
-from vpem.files import replacing
+from vpem.downloading import read_tables
 
 Array = NDArray[np.float64]
 
@@ -238,7 +231,7 @@ def fetch_htru2() -> Bunch:
         `data` (17898, 8): four moments of the pulse's profile and of its DM-SNR curve; `target` (17898,): 1 for the
         1,639 pulsars; `feature_names`.
     """
-    (content,) = _tables("HTRU_2", {"HTRU_2.csv": HTRU2_SHA256}, HTRU2_URL)
+    (content,) = read_tables("HTRU_2", {"HTRU_2.csv": HTRU2_SHA256}, HTRU2_URL)
     table = np.loadtxt(io.BytesIO(content), delimiter=",")
     return Bunch(data=table[:, :8].copy(), target=table[:, 8].astype(int), feature_names=list(HTRU2_FEATURES))
 
@@ -255,7 +248,7 @@ def load_adult_parties() -> Bunch:
         `data` (32561, 12), a data frame of pandas, or without it a table of Arrow; `target` (32561,): whether the
         income is above 50,000 dollars; `partition`: party to the names of its columns; `feature_names`.
     """
-    (content,) = _tables("adult", {"adult.csv.gz": ADULT_SHA256}, ADULT_URL)
+    (content,) = read_tables("adult", {"adult.csv.gz": ADULT_SHA256}, ADULT_URL, {"adult.data": ADULT_COLUMNS})
     _, *rows = (row for row in csv.reader(io.StringIO(content.decode())) if row)
     table = dict(zip(ADULT_COLUMNS, zip(*rows, strict=True), strict=True))
     columns: dict[str, Any] = {}
@@ -295,7 +288,7 @@ def fetch_beijing_air() -> Bunch:
     hashes = {f"{station}.csv.gz": sha256 for station, (sha256, _) in BEIJING_STATIONS.items()}
     pollutants, weather, wind, time = [], [], [], None
     degrees = {"NA": np.nan, **{name: 22.5 * number for number, name in enumerate(WINDS)}}
-    for content in _tables("beijing-air", hashes, BEIJING_URL):
+    for content in read_tables("beijing-air", hashes, BEIJING_URL):
         header, *rows = csv.reader(io.StringIO(content.decode()))
         table = dict(zip(header, zip(*rows, strict=True), strict=True))
         pollutants.append(_numbers(table, POLLUTANTS))
@@ -320,112 +313,3 @@ def fetch_beijing_air() -> Bunch:
 def _numbers(table: dict[str, tuple[str, ...]], names: tuple[str, ...]) -> Array:
     columns = [["nan" if value == "NA" else value for value in table[name]] for name in names]
     return np.array(columns, dtype=np.float64).T
-
-
-def _tables(folder: str, hashes: dict[str, str], url: str) -> Iterator[bytes]:
-    """Tables whose hashes are known, unpacked; from `VPEM_DATA`, from the cache, or from the web into the cache."""
-    given = os.environ.get("VPEM_DATA")
-    if given:
-        # A table on its own lies in the folder itself, several in a folder of their own.
-        home = Path(given) if len(hashes) == 1 else Path(given) / folder
-        missing = [name for name in hashes if not (home / name).is_file()]
-        if missing:
-            raise FileNotFoundError(
-                f"expected {', '.join(missing)} in {home}, the folder that VPEM_DATA names; put it there, or unset "
-                f"VPEM_DATA to download it from {url}"
-            )
-    else:
-        home = _cache() / folder
-        if not all((home / name).is_file() for name in hashes):
-            _download(url, home, hashes)
-    for name, expected in hashes.items():
-        content = _unpack((home / name).read_bytes(), name)
-        found = _sha256(content)
-        if found != expected:
-            raise ValueError(
-                f"expected {home / name} with SHA-256 {expected} (once unpacked), got {found}; the file is damaged "
-                "or another version: remove it and try again"
-            )
-        yield content
-
-
-def _unpack(content: bytes, name: str) -> bytes:
-    try:
-        return gzip.decompress(content) if name.endswith(".gz") else content
-    except (OSError, EOFError) as error:
-        raise ValueError(f"expected {name} to be a gzip file, got one that cannot be read ({error})") from None
-
-
-def _sha256(content: bytes) -> str:
-    """Hash of a table, whatever its line ends."""
-    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
-
-
-def _cache() -> Path:
-    return Path(_pooch().os_cache("vpem"))
-
-
-def _pooch() -> Any:
-    try:
-        import pooch
-    except ImportError:
-        raise ImportError(
-            "downloading needs pooch: pip install vpem[datasets]; or set VPEM_DATA to a folder with the data"
-        ) from None
-    return pooch
-
-
-def _download(url: str, home: Path, hashes: dict[str, str]) -> None:
-    """Fetch an archive, with a progress bar, and keep the tables whose hashes are right; all of them, or nothing."""
-    pooch = _pooch()
-    home.mkdir(parents=True, exist_ok=True)
-    try:
-        archive = Path(pooch.retrieve(url, known_hash=None, path=home, fname="archive.zip", progressbar=_has_tqdm()))
-    except Exception as error:  # whatever the network library calls it
-        raise OSError(
-            f"could not download {url} ({error}); try again, or download and unpack it by hand and set VPEM_DATA "
-            "to the folder"
-        ) from error
-    try:
-        found = {}
-        members = dict(_members(archive.read_bytes()))
-        for name, expected in hashes.items():
-            content = members.get(expected)
-            if content is None:
-                raise ValueError(
-                    f"expected a table with SHA-256 {expected} ({name}) in {url}, got {len(members)} others; the "
-                    "data have changed or the download is damaged: try again, or report it"
-                )
-            found[name] = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
-        for name, content in found.items():
-            with replacing(home / name) as unfinished:
-                unfinished.write_bytes(content)
-    finally:
-        archive.unlink(missing_ok=True)
-
-
-def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
-    """Hash and content of every table in an archive and in the archives within it."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-            for name in opened.namelist():
-                if name.endswith(".zip"):
-                    yield from _members(opened.read(name))
-                elif name.endswith(".csv"):
-                    content = opened.read(name).replace(b"\r\n", b"\n")
-                    yield _sha256(content), content
-                elif name.endswith("adult.data"):  # without names, and with spaces after commas
-                    rows = opened.read(name).replace(b"\r\n", b"\n").replace(b", ", b",")
-                    content = ",".join(ADULT_COLUMNS).encode() + b"\n" + rows
-                    yield _sha256(content), content
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"expected a zip archive, got a file that cannot be read ({error}); try again") from None
-
-
-def _has_tqdm() -> bool:
-    try:
-        import tqdm  # noqa: F401 (pooch shows progress with it)
-    except ImportError:
-        warnings.warn("no progress is shown without tqdm: pip install vpem[datasets]", stacklevel=2)
-        return False
-    return True

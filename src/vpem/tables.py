@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from vpem.reading.coding import Codes
+from vpem.reading.coding import Said as Said
 from vpem.reading.dialect import Form
 from vpem.reading.frames import code_frame, join_frames
 from vpem.reading.frames import columns_of as _frame_columns

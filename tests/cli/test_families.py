@@ -129,3 +129,64 @@ def test_select_by_held_out_rows(folder):
 def rows(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_codes_in_files_keep_their_zeros(folder):
+    table = pd.read_csv("people.csv")
+    rng = np.random.default_rng(1)
+    table["code"] = rng.choice(["01", "02", "1", "A3"], 300, p=[0.5, 0.3, 0.15, 0.05])
+    table["member"] = rng.random(300) < 0.5
+    table.drop(columns="job").to_csv("codes.csv", index=False)
+    said = vpem_says("fit", "codes.csv", "--ignore", "person", "-k", 2, "--family", "auto", code=1)
+    assert "say that it is categorical" in said
+    arguments = ("--family", "code=categorical", "--starts", 1, "--out", "m")
+    vpem_says("fit", "codes.csv", "--ignore", "person", "-k", 2, *arguments)
+    assert vpem.load("m").categories_ == {"code": ["01", "02", "1", "A3"], "member": ["false", "true"]}
+    vpem_says("predict", "m", "codes.csv", "--id", "person", "-o", "all.csv")
+    few = table[table["code"].isin(["01", "02"])].drop(columns="job")  # could be read as numbers
+    few.to_csv("few.csv", index=False)
+    said = vpem_says("predict", "m", "few.csv", "--id", "person", "-o", "few-scores.csv")
+    assert "has words that the fit has not seen" not in said
+    expected = {row["person"]: row for row in rows("all.csv")}
+    assert rows("few-scores.csv") == [expected[one] for one in few["person"]]
+
+
+def test_folds_have_the_categories_of_all_rows(folder):
+    table = pd.read_csv("people.csv").drop(columns="hour")
+    table["rare"] = np.where(np.arange(300) == 7, "x", "y")  # in one row
+    table["number"] = np.where(np.arange(300) == 9, 5, np.arange(300) % 3)
+    table["fee"] = np.where(np.arange(300) < 2, [1.5, 2.5, *[0.0] * 298], 0.0)
+    table["visits"] = np.where(np.arange(300) == 11, 60, table["visits"])
+    table.to_csv("rare.csv", index=False)
+    arguments = ("select", "rare.csv", "--id", "person", "-k", "1..2", "--starts", 1, "--family", "fee=zeros")
+    said = vpem_says(*arguments, "--folds", 4, "-o", "s.csv")
+    assert "collapsed" not in said
+    held = [float(one["held_out"]) for one in rows("s.csv")]
+    assert np.isfinite(held).all()
+    # By hand: categories of all rows, smoothed, and the Poisson probability of a count that other rows lack.
+    alone = pd.DataFrame({"person": table["person"], "rare": table["rare"]})
+    alone.to_csv("alone.csv", index=False)
+    vpem_says(
+        "select",
+        "alone.csv",
+        "--id",
+        "person",
+        "-k",
+        "1",
+        "--starts",
+        1,
+        "--family",
+        "auto",
+        "--folds",
+        4,
+        "-o",
+        "a.csv",
+    )
+    from vpem.core.decisions.initial import shared_folds
+
+    numbers, total = shared_folds(0, 300, 4), 0.0
+    for fold in range(4):
+        kept, own = alone["rare"][numbers != fold], alone["rare"][numbers == fold]
+        share = {word: ((kept == word).sum() + 0.5) / (len(kept) + 1) for word in ("x", "y")}
+        total += np.log([share[word] for word in own]).sum()
+    assert float(rows("a.csv")[0]["held_out"]) == pytest.approx(total / 300, abs=1e-12)

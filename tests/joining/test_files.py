@@ -114,7 +114,7 @@ def test_all_mistakes_at_once_with_lines_and_what_was_meant(tmp_path):
         "- study.toml, line 5: model.components: expected a whole number, 1 or more, got '3'",
         "- study.toml, line 6: model: the key 'covarianc' is not one of this file; did you mean 'covariance'? known "
         "are components, covariance, tol, max_iter, starts, init, accelerate, reg_covar, shrinkage, standardize, "
-        "hops",
+        "hops, families",
         "- study.toml, line 10: rows.salt: expected at least 32 hexadecimal digits, drawn at random (vpem study init "
         "draws them), got 'abc'",
         "- study.toml, line 17: parties.south.address: expected host:port, such as north.example.org:7450, got "

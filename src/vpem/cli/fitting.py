@@ -49,8 +49,8 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
-from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds
-from vpem.cli.joining import Insecure, OwnFile, Server, Without, predict_together
+from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds, said_families
+from vpem.cli.joining import Insecure, OwnFamily, OwnFile, Server, Without, predict_together
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import describe
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from vpem import VerticalMixture
     from vpem.core.network.summation import Summation
     from vpem.reading import Rows
+    from vpem.reading.coding import Codes
 
 
 def fit_model(model: VerticalMixture, rows: Rows, *, quiet: bool = False) -> bool:
@@ -146,7 +147,7 @@ def fit(
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
     unused = [*ignore, *([] if label is None else [label])]
     rows, partition = gather(
-        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=bool(families)
+        tables, id_column, parties, unused, form, lambda names: read_graph(graph, names), codes=codes_of(families)
     )
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     _say_beforehand(model, rows)
@@ -190,13 +191,15 @@ def all_families(given: list[str], parties: Path | None) -> str | dict[str, str]
     known = {} if parties is None else read_families(parties)
     if not given and not known:
         return {}
-    words = [text for text in given if "=" not in text]
-    if set(words) - {"auto"}:
-        raise TableError(
-            f"expected --family as column=family, or auto, got {words[0]!r}; such as --family rain=zeros"
-        )
-    said = {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
-    return {**known, **said} or "auto"
+    return {**known, **said_families(given)} or "auto"
+
+
+def codes_of(families: str | dict[str, str]) -> Codes:
+    """Which words are coded."""
+    from vpem.estimators.families import said_categories
+    from vpem.reading.coding import Said
+
+    return bool(families) and Said(said_categories(families))
 
 
 def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:
@@ -230,7 +233,8 @@ def predict(
     server: Server = False,
     n_rows: Annotated[int | None, typer.Option("--rows", help="For the server of a star: how many new rows.")] = None,
     insecure: Insecure = False,
-    without: Without = [],  # noqa: B006 (typer's way to say: none)
+    family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
+    without: Without = [],  # noqa: B006
 ) -> None:
     """Give every row its component, how sure that is, and its log-density, as in these examples.
 
@@ -242,7 +246,7 @@ def predict(
     tables = tables or []
     if model.suffix == ".toml":
         check_outputs([output], [model, *tables], endings=TABLES)
-        who: Any = {"server": server, "n_rows": n_rows, "insecure": insecure, "without": without}
+        who: Any = {"server": server, "n_rows": n_rows, "insecure": insecure, "without": without, "family": family}
         predict_together(model, tables, party, output, **who)
         return
     if not tables:

@@ -17,6 +17,7 @@ from vpem.study import read_parties
 if TYPE_CHECKING:
     from vpem import VerticalMixture
     from vpem.reading import Rows, Source
+    from vpem.reading.coding import Codes
 
 
 def gather(
@@ -27,7 +28,7 @@ def gather(
     form: Form | None = None,
     check: Callable[[list[str]], object] = lambda _: None,
     *,
-    codes: bool = False,
+    codes: Codes = False,
 ) -> tuple[Rows, Any]:
     """Rows of one table or of several, and which columns are whose; `check` sees the parties before rows are read.
 
@@ -58,6 +59,16 @@ def gather(
     _tell(rows)
     numbers = {name: number for number, name in enumerate(rows.names)}
     return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
+
+
+def said_families(given: list[str]) -> dict[str, str]:
+    """What --family says of columns; nothing of them, if it says auto alone."""
+    words = [text for text in given if "=" not in text]
+    if set(words) - {"auto"}:
+        raise TableError(
+            f"expected --family as column=family, or auto, got {words[0]!r}; such as --family rain=zeros"
+        )
+    return {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
 
 
 def number_of_rounds(text: str | None) -> int | Literal["auto"] | None:

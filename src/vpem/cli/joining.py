@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vpem.cli.app import INTERRUPTED, NOT_TRUSTED, Strict, app, err, out, plain, plainly, say
+from vpem.cli.gathering import said_families
 from vpem.files import check_outputs
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ STAYED_AWAY, REFUSED = 4, 5
 SharedFile = Annotated[Path, typer.Argument(help="The file that all parties share.")]
 OwnFile = Annotated[Path | None, typer.Option("--party", help="The party's own file.")]
 Server = Annotated[bool, typer.Option("--server", help="Be the server of a star.")]
+OwnFamily = Annotated[
+    list[str],
+    typer.Option("--family", help="Family of a column of this party, as rain=zeros, before what its own file says."),
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Plain TCP without certificates.")]
 Without = Annotated[
     list[str],
@@ -39,7 +44,8 @@ def join(
     party: OwnFile = None,
     server: Server = False,
     insecure: Insecure = False,
-    without: Without = [],  # noqa: B006 (typer's way to say: none)
+    family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
+    without: Without = [],  # noqa: B006
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the last state; all parties must.")] = False,
     log: Annotated[Path | None, typer.Option(help="File for the log, lines of JSON.")] = None,
     strict: Strict = False,
@@ -47,6 +53,7 @@ def join(
     """Take part in a study as one party, from the beginning to the end, as in these examples.
 
     - `vpem join study.toml --party clinic.toml`
+    - `vpem join study.toml --party clinic.toml --family rain=zeros`
     - `vpem join study.toml --server --party server.toml`
 
     Ctrl-C ends it; the same command goes on. Exit codes: 0 done, 1 error, 3 verdict red (--strict), 4 a party stayed
@@ -58,9 +65,8 @@ def join(
     check_seat(party, server=server)
     with stopping() as stop, watching() as tell:
         try:
-            fit = take_part(
-                study, party, insecure=insecure, without=without, fresh=fresh, progress=tell, stop=stop, log=log
-            )
+            about: Any = {"insecure": insecure, "without": without, "fresh": fresh, "log": log}
+            fit = take_part(study, party, families=said_families(family), progress=tell, stop=stop, **about)
         except StudyEnded as ended:
             leave(ended)
     if fit is None:
@@ -169,6 +175,7 @@ def predict_together(
     n_rows: int | None,
     insecure: bool,
     without: list[str],
+    family: list[str],
 ) -> None:
     """The part of `vpem predict` for the parties of a study."""
     from vpem.studies.joining import StudyEnded
@@ -181,8 +188,8 @@ def predict_together(
     with stopping() as stop, watching() as tell:
         try:
             new = tables[0] if tables else None
-            about = {"n_rows": n_rows, "insecure": insecure, "without": without}
-            scores = predict(study, party, new, progress=tell, stop=stop, **about)  # type: ignore[arg-type]
+            about: Any = {"n_rows": n_rows, "insecure": insecure, "without": without}
+            scores = predict(study, party, new, families=said_families(family), progress=tell, stop=stop, **about)
         except StudyEnded as ended:
             leave(ended)
     if scores is not None:

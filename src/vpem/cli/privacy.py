@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from vpem.cli.app import app, plainly, say
-from vpem.cli.joining import OwnFile, Server, SharedFile, check_seat, leave, stopping, watching
+from vpem.cli.gathering import said_families
+from vpem.cli.joining import OwnFamily, OwnFile, Server, SharedFile, check_seat, leave, stopping, watching
 
 
 @app.command()
@@ -35,6 +36,7 @@ def match(
     study: SharedFile,
     party: OwnFile = None,
     server: Server = False,
+    family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
     fresh: Annotated[bool, typer.Option("--fresh", help="Match again; all parties must.")] = False,
 ) -> None:
     """Find the rows that the parties have in common, without showing ids; `vpem join` does so first, if needed.
@@ -48,7 +50,7 @@ def match(
     check_seat(party, server=server)
     with stopping() as stop, watching() as tell:
         try:
-            found = take_part(study, party, fresh=fresh, progress=tell, stop=stop)
+            found = take_part(study, party, fresh=fresh, families=said_families(family), progress=tell, stop=stop)
         except StudyEnded as ended:
             leave(ended)
     if found is not None:

@@ -40,7 +40,7 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, fit_model, table_of, unfitted
+from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of, fit_model, table_of, unfitted
 from vpem.cli.gathering import check_choices, gather
 from vpem.cli.summary import count, show_findings
 from vpem.files import check_outputs
@@ -103,7 +103,7 @@ def select(
     families = all_families(family, parties)
     model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form, codes=bool(families))
+    rows, partition = gather(tables, id_column, parties, ignore, form, codes=codes_of(families))
     found = _compare_sizes(model.set_params(partition=partition), rows, sizes, folds)
     if output is not None:
         write(output, {name: [one[name] for one in found] for name in found[0]})
@@ -165,23 +165,30 @@ def _numbers(fitted: VerticalMixture, model: VerticalMixture, rows: Rows, presen
 
 
 def _held_out(fitted: VerticalMixture, model: VerticalMixture, rows: Rows, n_folds: int) -> float:
-    """Log-likelihood per row of rows that the fit has not seen, each held out once."""
+    """Log-likelihood per row of rows that the fit has not seen, each held out once.
+
+    Families and categories are those of the whole columns, found at their party, which keeps them: no other party
+    learns more than from one fit. So a category that a part of the rows lacks is still one, with the probability that
+    smoothing gives it.
+    """
     from sklearn.base import clone
 
     from vpem.core.decisions.initial import shared_folds
+    from vpem.estimators.families import Families
 
     present = np.flatnonzero(~np.isnan(rows.values).all(axis=1))
     if len(present) < 2 * n_folds:
         raise TableError(f"expected at least {2 * n_folds} rows for {n_folds} folds, got {len(present)}")
     numbers = shared_folds(int(model.random_state), len(present), n_folds)
     own = clone(model).set_params(n_components=len(fitted.weights_))
-    if own._has_families:  # as all rows have them
-        own.set_params(families=dict(enumerate(fitted._texts)))
+    known = Families(fitted._texts, fitted._coding) if own._has_families else None
     total = 0.0
     for fold in range(n_folds):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", vpem.FitWarning)
-            kept = clone(own).fit(table_of(own, rows, present[numbers != fold]))
+            kept = clone(own)
+            kept._known = known
+            kept.fit(table_of(own, rows, present[numbers != fold]))
         held = present[numbers == fold]
         total += kept.score(table_of(own, rows, held)) * len(held)
     return total / len(present)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from vpem.cli.app import app, err, out, plain, plainly, say
+from vpem.cli.gathering import said_families
+from vpem.cli.joining import OwnFamily
 
 if TYPE_CHECKING:
     from vpem.studies.private import PartyFile
@@ -133,6 +135,7 @@ def check(
         Path | None, typer.Option("--party", help="A party's own file, whose table is read as well.")
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Do not look at keys.")] = False,
+    family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
 ) -> None:
     """Check a study's files, and a party's table and keys; nothing is sent.
 
@@ -147,7 +150,7 @@ def check(
     say("parties: " + ", ".join(f"{one.name} ({one.address})" for one in found.members))
     if party is None:
         return
-    seat = take_seat(found, party, insecure=insecure)
+    seat = take_seat(found, party, insecure=insecure, families=said_families(family))
     for note in seat.notes:
         err.print(f"[yellow]note:[/yellow] {plain(note)}", highlight=False)
     if seat.local is not None:

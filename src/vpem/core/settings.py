@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from numbers import Real
 from typing import Any
 
-from vpem.core.blocks.density import Density
+from vpem.core.blocks.density import OWN, Density
 from vpem.core.network.packets import MOST_LABELS
 from vpem.core.network.summation import Summation
 
@@ -87,9 +87,10 @@ class Agreement:
 
 
 def plain(value: Any) -> Any:
-    """A value without its types: whatever is equal looks equal."""
+    """A value without its types: whatever is equal looks equal; without what stays with the parties (`OWN`)."""
     if is_dataclass(value):
-        return type(value).__name__, *(plain(getattr(value, part.name)) for part in fields(value))
+        shared = (part.name for part in fields(value) if not part.metadata.get(OWN))
+        return type(value).__name__, *(plain(getattr(value, name)) for name in shared)
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     return float(value) if isinstance(value, Real) else value

@@ -20,6 +20,7 @@ from vpem.core.network.parties import Network, assign_columns, make_network
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators.coding import word_names, words_by_number
+from vpem.estimators.families import said_categories
 from vpem.estimators.joined import arrange, is_joined
 
 if TYPE_CHECKING:
@@ -70,9 +71,10 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
     """
     takes_words = getattr(estimator, "_has_families", False)
     if takes_words and not getattr(X, "streams_rows", False) and not is_joined(X):
-        from vpem.tables import code_words  # takes a while
+        from vpem.tables import Said, code_words  # takes a while
 
-        X = code_words(X, True if reset else word_names(estimator))
+        said = said_categories(estimator.families, estimator.partition)
+        X = code_words(X, Said(said) if reset else word_names(estimator))
     if not reset:
         X = arrange(estimator, X)
     table = _read_numbers(estimator, X, reset=reset, min_rows=min_rows)

@@ -18,6 +18,9 @@ MOST_NAMED = 5
 """Values that are told one by one."""
 
 
+UNSEEN = "some categories were not in the fit, and count as not observed"
+
+
 class UnseenWarning(UserWarning):
     """Rows have categories that the fit has not seen; these values count as not observed."""
 
@@ -48,8 +51,10 @@ class Coding:
         coded = _CodedRows(self, table, {column: words[column] for column in changed}, names)
         return coded[0 : len(table)] if isinstance(table, np.ndarray) else coded
 
-    def code_rows(self, rows: Rows, words: Mapping[int, Sequence[str]], names: Sequence[str] | None) -> Rows:
-        """Some rows as a fit has them."""
+    def code_rows(
+        self, rows: Rows, words: Mapping[int, Sequence[str]], names: Sequence[str] | None
+    ) -> tuple[Array, list[str]]:
+        """Some rows as a fit has them; and columns with the categories that it has not seen, which are gaps."""
         found = np.array(rows, dtype=np.float64)
         unseen: list[str] = []
         for column in {*words, *self.numbers}:
@@ -72,13 +77,7 @@ class Coding:
             if strange:
                 shown = ", ".join(map(repr, strange[:MOST_NAMED])) + (", ..." if len(strange) > MOST_NAMED else "")
                 unseen.append(f"{_called(column, names)}: {shown}")
-        if unseen:
-            warnings.warn(
-                "some categories were not in the fit, and count as not observed: " + "; ".join(unseen),
-                UnseenWarning,
-                stacklevel=2,
-            )
-        return found
+        return found, unseen
 
     def in_words(self, column: int, values: Array) -> Any:
         """One column of a decoded table, (n_rows,), with words in place of their codes; None for a gap."""
@@ -114,7 +113,10 @@ class _CodedRows:
 
     def __getitem__(self, rows: Any) -> Rows:
         """Rows by slice or by number; (n_rows, n_columns)."""
-        return self.coding.code_rows(self.table[rows], self.words, self.names)
+        found, unseen = self.coding.code_rows(self.table[rows], self.words, self.names)
+        if unseen:
+            warnings.warn(f"{UNSEEN}: {'; '.join(unseen)}", UnseenWarning, stacklevel=2)
+        return found
 
 
 def number_name(value: float) -> str:

@@ -61,6 +61,15 @@ class Families:
     coding: Coding
 
 
+def said_categories(given: Any, partition: Any = None) -> frozenset[str] | None:
+    """Names of columns that are categories because the user says so, whatever their texts look like; None: all."""
+    if not isinstance(given, Mapping):
+        return None if given == "categorical" else frozenset()
+    keys = [key for key, text in given.items() if str(text).partition(":")[0] == "categorical"]
+    held = partition if isinstance(partition, Mapping) else {}
+    return frozenset(str(name) for key in keys for name in (key, *held.get(key, ())))
+
+
 def find_families(
     given: Any,
     table: Table,
@@ -228,7 +237,7 @@ def _wanted(
 ) -> list[str]:
     """What was said of each column."""
     if isinstance(given, str):
-        return [_checked(given)] * n_columns
+        return [checked_family(given)] * n_columns
     if not isinstance(given, Mapping):
         raise TypeError(f"expected families to be 'auto', a family, or a dict of columns or parties, got {given!r}")
     place: dict[Any, int] = {number: number for number in range(n_columns)}
@@ -238,17 +247,17 @@ def _wanted(
     for key, text in given.items():
         if key in parties and key not in place:
             for column in parties[key]:
-                found[column] = _checked(text)
+                found[column] = checked_family(text)
     for key, text in given.items():
         if key in place:
-            found[place[key]] = _checked(text)
+            found[place[key]] = checked_family(text)
         elif key not in parties:
             known = list(map(str, place)) if names is None else list(map(str, names))
             raise ValueError(f"expected families of columns or parties, got {key!r}; the columns are {known}")
     return found
 
 
-def _checked(text: Any) -> str:
+def checked_family(text: Any) -> str:
     """A family that there is, with or without what belongs to it."""
     if not isinstance(text, str):
         raise TypeError(f"expected a family as a text, such as 'categorical', got {text!r}")

@@ -131,6 +131,11 @@ class FittedMixture(ExplainedMixture):
     def _too_far(self, row: NDArray[np.floating], number: int) -> ValueError:
         """What to raise for a row whose squared distances from all components are too large to be added."""
         density, deviations = self._mixture.density, np.empty(self.means_.shape)
+        names = self._column_names()
+        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
+            wrong = density.complaint(block, row[columns].astype(np.float64), [names[column] for column in columns])
+            if wrong is not None:
+                return ValueError(f"row {number}: {wrong}")
         for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
             with np.errstate(over="ignore"):
                 deviations[:, columns] = np.abs(row[columns] - density.means(block)) / density.deviations(block)

@@ -261,6 +261,7 @@ class FittingMixture(FittedMixture):
         remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
         network, summation, seed = self._build(table, settings, goes_on=remedy)
         table, settings = self._with_families(table, network, settings, goes_on=stream is not None)
+        stream = getattr(self, "_stream", None)  # with room for larger counts
         units = self._units(table, network, settings, goes_on=stream is not None)
         table = units.scaled(table)
         traffic, channel = pooling_traffic(network, len(table)), Channel(summation, network)

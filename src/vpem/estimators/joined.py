@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from vpem.estimators.coding import word_names
+from vpem.estimators.families import said_categories
 
 Data = ArrayLike | Mapping[str, Any]
 """Rows of all columns, or each party's own table."""
@@ -33,12 +34,12 @@ def join_to_fit(estimator: Any, X: Any, on: str | Sequence[str] | None) -> Any:
     if estimator.partition is not None:
         raise ValueError("expected partition=None with a dict of tables, whose parties it is, got another partition")
     if isinstance(X, Mapping):
-        from vpem.tables import join  # takes a while
+        from vpem.tables import Said, join  # takes a while
 
         on = getattr(estimator, "on_", None) if on is None else on
         if on is None:
             raise TypeError("expected on= to name the column by which the parties' tables are joined, got none")
-        X = join(X, on=on, codes=takes_words(estimator))
+        X = join(X, on=on, codes=takes_words(estimator) and Said(said_categories(estimator.families)))
     estimator._held, estimator.on_ = X.parties, X.on
     return X
 

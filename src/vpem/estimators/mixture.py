@@ -17,8 +17,9 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table
 from vpem.core.settings import Settings
 from vpem.estimators import checks
-from vpem.estimators.families import find_families
+from vpem.estimators.families import Families, find_families
 from vpem.estimators.fitting import FittingMixture
+from vpem.estimators.growing import block_structures, grow_mixture, grow_stream, grown_families, party_families
 from vpem.estimators.summary import model_html
 from vpem.simulation.model import Mixture
 
@@ -87,6 +88,8 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     """
 
     _words: Mapping[int, Sequence[str]] = {}
+    _known: Families | None = None
+    """Families and categories that were found from more rows than those of the fit; in place of `families`."""
 
     def __init__(
         self,
@@ -205,11 +208,18 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         parties = network.named_columns()
         if not goes_on:
             names = getattr(self, "feature_names_in_", None)
-            found = find_families(self.families, table, self._words, parties, names)
+            found = self._known or find_families(self.families, table, self._words, parties, names)
             self._texts, self._coding = found.texts, found.coding
             table = found.coding.code(table, self._words, names)
-        families = tuple((party, *(self._texts[column] for column in own)) for party, own in parties.items())
-        return table, replace(settings, density=self._mixed(families))
+            return table, replace(settings, density=self._mixed(party_families(self._texts, parties)))
+        texts = grown_families(self._texts, table, self._keys())
+        density = self._mixed(party_families(texts, parties))
+        if texts != self._texts:
+            structures = block_structures(density, network)
+            self._texts, self._mixture = texts, grow_mixture(self._mixture, structures, density)
+            if self._stream is not None:
+                self._stream = grow_stream(self._stream, structures)
+        return table, replace(settings, density=density)
 
     def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
         given = [{} for _ in network.hubs] if self.blocks_init is None else self.blocks_init

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from vpem.core.blocks.mixed import Mixed
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
@@ -73,6 +74,11 @@ def _in_general(agreement: Agreement, network: Network) -> list[str]:
         found += _about_masks(way, network)
     else:
         found.append("Terms are not masked: what each agent can read is listed below.")
+    if _has_families(agreement):
+        found.append(
+            "Each party decides on the families of its own columns. These, the names of categories and the names of "
+            "columns stay with it."
+        )
     if agreement.init_params == "labels":
         found.append("The start sends each row's label among a party's own clusters to one agent, readable.")
     return found
@@ -110,6 +116,10 @@ def _about_masks(way: Summation, network: Network) -> list[str]:
     found.append("Decisions (when to stop, which rows begin a component, what is broken) are not masked.")
     found.append("The others go on without a party only if all that remain have signed that they agree.")
     return found
+
+
+def _has_families(agreement: Agreement) -> bool:
+    return isinstance(agreement.settings.density, Mixed)
 
 
 def _about_rows(rows: Rows, names: Sequence[str], counted: bool) -> list[str]:
@@ -204,6 +214,13 @@ def _attacks(agreement: Agreement, network: Network, rows: Rows | None) -> list[
         )
     if n_blocks == 2:
         found.append("Two parties: each can subtract its own terms from the sum, and has the other's.")
+    if _has_families(agreement):
+        found.append(
+            "A column of categories takes few values, and so do the terms of parties whose columns are all such: an "
+            "agent that can read a term, or a total of few of them, can tell which rows have the same category, "
+            "though not its name (docs/privacy.md). Masks do not end this if the total of all parties takes few "
+            "values; a Gaussian column in the total does."
+        )
     found.append(
         "A party that lies about its terms can spoil the model, and is not noticed"
         + (" as long as they could be some party's." if way.is_masked else ".")

@@ -21,6 +21,12 @@ MOST_CATEGORIES = 4096
 CODABLE = ("words", "texts")
 """Faults of columns of words that are still categories."""
 
+SAYABLE = (*CODABLE, "some", "names", "marks", "date")
+"""The same, if the user says so."""
+
+ZERO_BEFORE = r"^[+-]?0\d"
+"""How a text begins that is a name, though it is a number too."""
+
 
 class Coded(NamedTuple):
     """One column as numbers."""
@@ -31,16 +37,37 @@ class Coded(NamedTuple):
     """What the numbers 0, 1, ... stand for; None: they are numbers."""
 
 
-Codes = bool | frozenset[str]
+class Said(NamedTuple):
+    """Words are coded, wherever they are; before a fit."""
+
+    categories: frozenset[str] | None = frozenset()
+    """Columns, or parties, that are categories because the user says so, though they look like numbers; None: all."""
+
+
+Codes = bool | frozenset[str] | Said
 """Whether words are coded; or names of the columns in which a fit has words, and others have numbers."""
 
 
 def in_fit(codes: Codes, party: str, name: str) -> bool | None:
     """Whether a fit has words in a column; None if there is no fit yet."""
-    return None if isinstance(codes, bool) else bool(codes & {name, f"{party}.{name}"})
+    return bool(codes & {name, f"{party}.{name}"}) if isinstance(codes, frozenset) else None
 
 
-def to_codes(column: Any, *, may_have_commas: bool = False, has_words: bool | None = None) -> Coded | Fault:
+def is_said(codes: Codes, party: str, name: str) -> bool:
+    """Whether the user says that a column is categories."""
+    if not isinstance(codes, Said):
+        return False
+    return codes.categories is None or bool(codes.categories & {name, party, f"{party}.{name}"})
+
+
+def has_texts(codes: Codes, party: str, name: str) -> bool:
+    """Whether the texts of a column's values count, as they are in a file: 01 is not 1."""
+    return in_fit(codes, party, name) is True or is_said(codes, party, name)
+
+
+def to_codes(
+    column: Any, *, may_have_commas: bool = False, has_words: bool | None = None, said: bool = False
+) -> Coded | Fault:
     """Numbers of a column, or codes of its words; or why it has neither.
 
     Parameters
@@ -50,6 +77,8 @@ def to_codes(column: Any, *, may_have_commas: bool = False, has_words: bool | No
         See `to_numbers`.
     has_words : bool, optional
         Whether a fit has words in this column: then few rows need not look like a whole table. None: no fit yet.
+    said : bool
+        Whether the user says that these are categories: then they may look like numbers, ids or free text.
     """
     if pa.types.is_boolean(column.type):
         return Coded(np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64), ["false", "true"])
@@ -59,10 +88,12 @@ def to_codes(column: Any, *, may_have_commas: bool = False, has_words: bool | No
     if not has_words:
         found = to_numbers(column, may_have_commas=may_have_commas)
         if not isinstance(found, Fault):
-            return Coded(found)
+            if not (said and _has_zeros_before(column)):
+                return Coded(found)
+            found = Fault(kind="words", text="expected words, got numbers")
         if has_words is not None and found.kind == "empty":
             return Coded(np.full(len(column), np.nan))
-        if found.kind not in CODABLE:
+        if found.kind not in (SAYABLE if said else CODABLE):
             return found
         fault = found
     texts = to_texts(column)
@@ -76,6 +107,21 @@ def to_codes(column: Any, *, may_have_commas: bool = False, has_words: bool | No
         return fault
     codes = pc.index_in(plain, value_set=pa.array(words, pa.string()))
     return Coded(np.array(codes.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64), words)
+
+
+def _has_zeros_before(column: Any) -> bool:
+    """Whether texts as 01, from which a number would lose something, are in a column."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return not is_number and bool(pc.any(pc.match_substring_regex(column.cast(pa.string()), ZERO_BEFORE)).as_py())
+
+
+def true_or_false(column: Any) -> Any:
+    """A column of texts as truth values if it has no others; as it is, otherwise."""
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(column))
+    are = pc.is_in(texts, value_set=pa.array(["true", "false", None], pa.string()))
+    return pc.equal(texts, "true") if pc.all(are).as_py() and column.null_count < len(column) else column
 
 
 def recode(codes: Array, words: Sequence[str], wanted: Sequence[str]) -> tuple[Array, list[str]]:

@@ -111,7 +111,7 @@ def _no_numbers(texts: Any, wrong: Any) -> Fault:
         remedy = "write numbers without marks between thousands; for decimal commas, --decimal ,"
         return Fault(kind="marks", row=row, text=f"{expected}, with a comma or thousands", remedy=remedy)
     if 2 * n_wrong < n_values:
-        remedy = "correct or empty single values that are no numbers"
+        remedy = "correct or empty single values that are no numbers; if all are codes, say that it is categorical"
         return Fault(
             kind="some", row=row, remedy=remedy, text=f"{expected}; {n_wrong:,} of {n_values:,} values are no numbers"
         )

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from vpem.reading.coding import Coded, Codes, in_fit, to_codes
+from vpem.reading.coding import Coded, Codes, in_fit, is_said, to_codes
 from vpem.reading.columns import Fault
 from vpem.reading.dialect import Form
 from vpem.reading.joining import Rows, as_names, join_parts
 from vpem.reading.opening import look
-from vpem.reading.problems import PYTHON, Problem, TableError, complain, unknown
+from vpem.reading.problems import PYTHON, Problem, TableError, Words, complain, unknown
 from vpem.reading.taking import Part, Reader
 
 
@@ -26,6 +26,7 @@ def join_frames(
     form: Form | None = None,
     *,
     codes: Codes = False,
+    words: Words = PYTHON,
 ) -> Rows:
     """Several parties' tables side by side, by id, as `join` does with files.
 
@@ -41,12 +42,14 @@ def join_frames(
         How files are written, as far as it is not to be found out.
     codes : bool or names, default=False
         Whether words are coded, as categories; or the columns that have words in a fit.
+    words : Words
+        How remedies are called.
     """
-    reader = Reader(as_names(on), [], [], PYTHON, codes)
+    reader = Reader(as_names(on), [], [], words, codes)
     if not reader.ids:
         raise TableError("expected on= to name at least one column, got none")
     parts = [_part(reader, str(party), table, keep, form) for party, table in tables.items()]
-    complain(reader.problems, PYTHON)
+    complain(reader.problems, words)
     return join_parts([part for part in parts if part is not None], reader)
 
 
@@ -93,12 +96,12 @@ def code_frame(columns: Sequence[tuple[str, Any]], codes: Codes = True) -> list[
         try:
             array = _array(values)
             whole = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-            coded = to_codes(whole, has_words=in_fit(codes, "", name))
+            coded = to_codes(whole, has_words=in_fit(codes, "", name), said=is_said(codes, "", name))
         except (pa.ArrowException, TypeError, ValueError):
             coded = Fault(kind="kinds", text="expected numbers or words, got values of several kinds")
         if isinstance(coded, Fault):
             text = f"column {name!r}" + (" " if coded.kind == "empty" else ": ") + coded.text
-            problems.append(Problem(table="", text=text, kind=(name, coded.kind)))
+            problems.append(Problem(table="", text=text, kind=(name, coded.kind), remedy=coded.remedy))
         else:
             found.append(coded)
     if problems:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vpem.reading.coding import Codes
 from vpem.reading.dialect import Form
 from vpem.reading.opening import Source, look
-from vpem.reading.problems import Problem, TableError, complain
+from vpem.reading.problems import PROGRAM, Problem, TableError, Words, complain
 from vpem.reading.taking import Key, Part, Reader, spell
 
 Array = NDArray[np.float64]
@@ -52,6 +52,7 @@ def read(
     keep: Callable[[str], bool] = lambda _: True,
     form: Form | None = None,
     codes: Codes = False,
+    words: Words = PROGRAM,
 ) -> Rows:
     """Read numbers from a file.
 
@@ -69,11 +70,13 @@ def read(
         How the file is written, as far as it is not to be found out.
     codes : bool or names, default=False
         Whether words are coded, as categories; or the columns that have words in a fit.
+    words : Words
+        How remedies are called.
     """
     source = path if isinstance(path, Source) else look(path, form)
-    reader = Reader(as_names(id_column), [], [], codes=codes)
+    reader = Reader(as_names(id_column), [], [], words, codes)
     part = reader.from_file(source, columns, keep)
-    complain(reader.problems)
+    complain(reader.problems, words)
     assert part is not None, "no problems"
     notes = told(reader.notes)
     if part.keys is None:

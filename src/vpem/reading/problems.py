@@ -58,6 +58,14 @@ PYTHON = Words(
     "vpem.tables.join(..., ignore={})", "on={}", quoted=True, families="VerticalMixture takes words as categories"
 )
 
+STUDY = Words(
+    "ignore = {}",
+    "id = {}",
+    quoted=True,
+    families='families = "auto" in the [model] of the shared file takes words as categories',
+)
+"""In the files of a study."""
+
 
 def complain(problems: Sequence[Problem], words: Words = PROGRAM) -> None:
     """Raise TableError if there are problems: every kind once, then what leaves the columns out."""

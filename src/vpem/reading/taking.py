@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vpem.reading.coding import Coded, Codes, in_fit, to_codes
+from vpem.reading.coding import Coded, Codes, has_texts, in_fit, is_said, to_codes, true_or_false
 from vpem.reading.columns import Fault, counts_rows, to_numbers, to_texts
 from vpem.reading.opening import Source, lines_of, read_arrow
 from vpem.reading.problems import PROGRAM, Problem, Words, unknown
@@ -57,12 +57,15 @@ class Reader:
         )
         if not self._are_known([*self.ids, *wanted], source.names, str(source.path)):
             return None
-        table, problems = read_arrow(source, [*self.ids, *wanted], self.ids, self.notes)
+        texts = [name for name in wanted if has_texts(self.codes, source.party, name)]
+        table, problems = read_arrow(source, [*self.ids, *wanted], [*self.ids, *texts], self.notes)
         self.problems.extend(problems)
         if source.dialect is not None:
             self._note_form(source)
         if table is None:
             return None
+        for name in texts if source.dialect is not None else ():
+            table = table.set_column(table.column_names.index(name), name, true_or_false(table.column(name)))
         if columns is None:
             wanted = self._without_index(source, table, list(wanted))
         return self.from_arrow(table, wanted, source.party, source)
@@ -120,8 +123,8 @@ class Reader:
 
     def _take(self, column: Any, may_have_commas: bool, party: str, name: str) -> Coded | Fault:
         if self.codes is not False:
-            has_words = in_fit(self.codes, party, name)
-            return to_codes(column, may_have_commas=may_have_commas, has_words=has_words)
+            has_words, said = in_fit(self.codes, party, name), is_said(self.codes, party, name)
+            return to_codes(column, may_have_commas=may_have_commas, has_words=has_words, said=said)
         found = to_numbers(column, may_have_commas=may_have_commas)
         return found if isinstance(found, Fault) else Coded(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.traffic import make_traffic
 from vpem.estimators import VerticalMixture
+from vpem.estimators.coding import Coding
 from vpem.estimators.units import Units
 from vpem.model_format import ModelFileError, PartOf
 from vpem.models import load
@@ -23,7 +25,7 @@ from vpem.simulation.model import Mixture
 def assemble(paths: Sequence[str | os.PathLike[str]]) -> VerticalMixture:
     """The whole model of a study, from all its parties' parts.
 
-    It is the one that `VerticalGaussianMixture.fit` would make of the joined table. What only the rows could tell is
+    It is the one that the estimator would make of the joined table. What only the rows could tell is
     missing: its certificate and its traffic.
 
     Raises
@@ -72,6 +74,24 @@ def _network(part: PartOf) -> Network:
     return Network(tuple(part.parties), tuple(columns), graph, hubs)
 
 
+def _join_families(
+    model: VerticalMixture, parts: Sequence[VerticalMixture], network: Network, result: MixtureFit
+) -> MixtureFit:
+    """Give the whole the families and categories of its parts, which have one party each."""
+    texts: dict[int, str] = {}
+    labels: dict[int, Sequence[str]] = {}
+    numbers: dict[int, Any] = {}
+    for part, columns in zip(parts, network.block_columns, strict=True):
+        place = dict(enumerate(columns.tolist()))
+        texts |= {place[own]: text for own, text in enumerate(part._texts)}
+        labels |= {place[own]: names for own, names in part._coding.labels.items()}
+        numbers |= {place[own]: values for own, values in part._coding.numbers.items()}
+    families = tuple((party, *(texts[column] for column in held)) for party, held in network.named_columns().items())
+    model.set_params(families=texts)
+    model._texts, model._coding = tuple(texts[column] for column in sorted(texts)), Coding(labels, numbers)
+    return replace(result, mixture=replace(result.mixture, density=model._mixed(families)))
+
+
 def _put_together(found: Sequence[tuple[VerticalMixture, PartOf]]) -> VerticalMixture:
     """The whole from its blocks, in their order."""
     (model, first), network = found[0], _network(found[0][1])
@@ -88,6 +108,8 @@ def _put_together(found: Sequence[tuple[VerticalMixture, PartOf]]) -> VerticalMi
         (),
         traffic,
     )
+    if model._has_families:
+        result = _join_families(model, [one for one, _ in found], network, result)
     graph = "star" if network.is_star else network.named_graph()
     model.set_params(partition=network.named_columns(), graph=graph)
     settings, seed, summation = model._settings(), model._seed, model._summation

@@ -72,6 +72,7 @@ def join(
     insecure: bool = False,
     without: Iterable[str] = (),
     fresh: bool = False,
+    families: Mapping[str, str] | str | None = None,
     progress: Callable[[Any], object] | bool = True,
     stop: Callable[[], bool] = lambda: False,
     log: str | os.PathLike[str] | None = None,
@@ -94,6 +95,9 @@ def join(
         Parties that will not come back; all their neighbours must say so.
     fresh : bool
         Forget an earlier state, and begin again; all parties must.
+    families : dict, optional
+        Families of the party's own columns, such as ``{"rain": "zeros"}``, before those in its file. Others are found
+        from the columns' values, if the study has families.
     progress : bool or callable
         True: print lines; a callable gets what happens (`vpem.studies.telling`).
     stop : callable
@@ -113,7 +117,7 @@ def join(
     StudyFileError, TableError, KeyFileError, FolderError
         Before anything is sent.
     """
-    seat = take_seat(study, party, table, insecure=insecure, fresh=fresh)
+    seat = take_seat(study, party, table, insecure=insecure, fresh=fresh, families=families)
     given_up = [seat.study.number(name) for name in without]
     if seat.number in given_up:
         raise StudyFileError(f"expected other parties to go on without, got {seat.party.party!r}, which is this one")
@@ -185,8 +189,9 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
     if outcome.kind != "finished":
         raise StudyEnded(outcome, folder)
     found = matched_seat(seat, matching.matched or NOTHING)
-    for note in found.notes[-1:] if found.local is not None else ():
-        journal.tell(Note(note))
+    for note in found.notes:
+        if found.local is not None and note not in seat.notes:
+            journal.tell(Note(note))
     return found
 
 
@@ -196,6 +201,7 @@ def match(
     table: Any = None,
     *,
     fresh: bool = False,
+    families: Mapping[str, str] | str | None = None,
     progress: Callable[[Any], object] | bool = True,
     stop: Callable[[], bool] = lambda: False,
 ) -> PartyRows | None:
@@ -206,7 +212,7 @@ def match(
     PartyRows or None
         The party's rows in the order of the common table; None for a server.
     """
-    seat = take_seat(study, party, table, fresh=fresh)
+    seat = take_seat(study, party, table, fresh=fresh, families=families)
     if seat.study.match == "same":
         raise StudyFileError(
             f'{seat.study.path or seat.study.name}: expected match = "inner" or "outer" in [rows], got "same", '

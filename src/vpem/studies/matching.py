@@ -23,6 +23,7 @@ from vpem.studies.shared import Study
 
 if TYPE_CHECKING:
     from vpem.reading import Rows
+    from vpem.reading.coding import Codes
 
 SAVED = "matched"
 """File of the result, in the party's folder: numbers of rows, and no id."""
@@ -61,12 +62,13 @@ class Unmatched:
         keys = {name: [texts[row] for row in kept.tolist()] for name, texts in self.rows.keys.items()}
         names = ", ".join(f"{count:,} of {name}" for name, count in matched.counts.items())
         note = f"{matched.n_rows:,} common rows, from {names}; {len(kept):,} are this party's"
-        return PartyRows(self.rows.names, values, order, keys, matched.digest, (*self.notes, note), row_keys)
+        notes, words = (*self.notes, note), self.rows.words
+        return PartyRows(self.rows.names, values, order, keys, matched.digest, notes, row_keys, words)
 
 
-def read_unmatched(party: PartyFile, study: Study, table: Any = None) -> Unmatched:
+def read_unmatched(party: PartyFile, study: Study, table: Any = None, codes: Codes = False) -> Unmatched:
     """A party's table, with ids spelled as the study says."""
-    rows = read_table(party, table)
+    rows = read_table(party, table, codes=codes)
     spelled, notes = spell_ids(rows, study.spelling, party.table if table is None else table)
     return Unmatched(rows, spelled, (*rows.notes, *notes), study.salt)
 

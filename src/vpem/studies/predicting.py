@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.identity import model_checkpoint
 from vpem.core.agent.machine import Agent
+from vpem.estimators.coding import UNSEEN
 from vpem.files import replacing
+from vpem.studies.columns import new_values
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import open_folder
 from vpem.studies.joining import LOG, StudyEnded, carry, restore
@@ -24,7 +26,7 @@ from vpem.studies.private import PartyFile
 from vpem.studies.rows import PartyRows, read_rows
 from vpem.studies.seats import Seat, take_seat
 from vpem.studies.shared import Study
-from vpem.studies.telling import Journal, Lines
+from vpem.studies.telling import Journal, Lines, Note
 from vpem.transports import wire
 from vpem.transports.saving import lasting
 from vpem.transports.session import Session
@@ -52,6 +54,7 @@ def predict(
     new: Any = None,
     *,
     n_rows: int | None = None,
+    families: Mapping[str, str] | str | None = None,
     insecure: bool = False,
     without: Iterable[str] = (),
     progress: Callable[[Any], object] | bool = True,
@@ -68,7 +71,7 @@ def predict(
         no values.
     n_rows : int, optional
         How many new rows there are, for a server.
-    insecure, without, progress, stop :
+    families, insecure, without, progress, stop :
         As for `vpem.join`.
 
     Returns
@@ -76,18 +79,20 @@ def predict(
     Scores or None
         None for a server.
     """
-    seat = take_seat(study, party, insecure=insecure)
+    seat = take_seat(study, party, insecure=insecure, families=families)
     given_up = [seat.study.number(name) for name in without]
     rows = _new_rows(seat, new)
     if rows is None and n_rows is None:
         raise StudyFileError("expected the number of new rows for a server, got none; try --rows N")
     count = len(rows) if rows is not None else int(n_rows or 0)
+    values, unseen = (None, []) if rows is None or seat.local is None else new_values(seat.local, rows)
     folder = seat.party.folder
     with open_folder(folder, seat.n_bytes), Journal(folder / LOG) as journal:
         journal.watch = progress if callable(progress) else Lines().tell if progress else None
+        if unseen:
+            journal.tell(Note(f"{UNSEEN}: {'; '.join(unseen)}"))
         session, checkpoints = restore(seat, journal)
-        session = _ready(seat, session, _digest(rows, count), checkpoints.save)
-        values = _scaled(seat, rows)
+        session = _ready(seat, session, _digest(rows, count, values), checkpoints.save)
         state = session.agent.state
         is_asked = state.progress.n_predictions > 0 or 0 in state.requests
         keys = None if rows is None else seat.known_by(rows)
@@ -120,22 +125,16 @@ def _new_rows(seat: Seat, new: Any) -> PartyRows | None:
         raise StudyFileError("expected a table of new rows, got none; one with the ids alone will do")
     study = seat.study
     spelling = None if study.match == "same" else study.spelling
-    return read_rows(seat.party, study.salt, new, columns=seat.local.rows.names, spelling=spelling)
+    codes = study.has_families and seat.local.words
+    names = seat.local.rows.names
+    return read_rows(seat.party, study.salt, new, columns=names, spelling=spelling, codes=codes)
 
 
-def _digest(rows: PartyRows | None, n_rows: int) -> str:
+def _digest(rows: PartyRows | None, n_rows: int, values: Array | None) -> str:
     """Of what is asked."""
     if rows is None:
         return str(n_rows)
-    return hashlib.sha256(rows.digest.encode() + rows.values.tobytes()).hexdigest()
-
-
-def _scaled(seat: Seat, rows: PartyRows | None) -> Array | None:
-    """New values as the fit has its own; None if the party has none."""
-    if rows is None or seat.local is None or rows.values.shape[1] == 0:
-        return None
-    scale = seat.local.units.scale
-    return rows.values if scale is None else np.ascontiguousarray(rows.values / scale)
+    return hashlib.sha256(rows.digest.encode() + (b"" if values is None else values.tobytes())).hexdigest()
 
 
 def _ready(seat: Seat, session: Session, request: str, save: Callable[[list[wire.Part]], object]) -> Session:

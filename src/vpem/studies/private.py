@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ class PartyFile:
     listen: str | None = None
     """Host and port to listen at; the port of its address on all interfaces, if not given."""
     form: Form | None = None
+    families: Mapping[str, str] = field(default_factory=dict)
+    """Of columns, by name; the party finds those that are left out from its values."""
     path: Path | None = None
 
 
@@ -79,6 +82,7 @@ def read_party(path: str | os.PathLike[str], study: Study | None = None, *, has_
     }
     if about["columns"] and about["ignore"]:
         found.add(("ignore",), "expected columns or ignore, got both; columns alone says what is fitted")
+    families = {name: found.take(("families", name), _family) for name in found.table("families")}
     folder = found.take("folder", fields.text, "results")
     found.table("keys")
     files = default_keys(home, party or "")
@@ -94,8 +98,26 @@ def read_party(path: str | os.PathLike[str], study: Study | None = None, *, has_
         keys=Keys(**keys),
         table=None if table is None else home / table,
         form=Form(**form),
+        families=families,
         path=Path(path),
     )
+
+
+def _family(value: Any) -> str:
+    """A family's text; what belongs to it may be found from the values."""
+    try:
+        return next(iter(checked_families({"": value}).values()))
+    except (TypeError, ValueError) as error:
+        raise ValueError(str(error).partition(", got ")[0]) from None
+
+
+def checked_families(given: Any) -> dict[str, str]:
+    """Families of columns by name; an error if there is none of that name."""
+    from vpem.estimators.families import checked_family  # takes a while
+
+    if not isinstance(given, Mapping):
+        raise TypeError(f"expected families as a dict, such as {{'rain': 'zeros'}}, got {given!r}")
+    return {str(name): checked_family(text) for name, text in given.items()}
 
 
 def default_keys(home: Path, name: str) -> Keys:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,17 @@ from vpem.core.blocks.overall import column_moments
 from vpem.core.decisions.repair import Repair
 from vpem.core.network.parties import Network, make_network
 from vpem.core.network.traffic import Traffic
-from vpem.estimators import VerticalGaussianMixture, judging
+from vpem.estimators import VerticalMixture, judging
 from vpem.estimators.checks import shared_seed
-from vpem.estimators.units import Units, find_units
 from vpem.files import replacing
 from vpem.model_format import Fixed, HubOf, PartOf
 from vpem.models import save
 from vpem.reading import free_name, write
 from vpem.simulation.em import MixtureFit
 from vpem.simulation.model import Mixture, make_problem
-from vpem.studies.rows import PartyRows
+from vpem.studies.columns import Local
 from vpem.studies.shared import Study
+from vpem.tables import CodedTable
 from vpem.verdict import Finding, colour
 
 Array = NDArray[np.float64]
@@ -46,7 +47,7 @@ class PartyFit:
 
     study: str
     party: str
-    model: VerticalGaussianMixture | None
+    model: VerticalMixture | None
     """Mixture of the party's own columns, with the weights of all; None if a root has its columns."""
     labels: NDArray[np.intp] | None
     """(n_rows,): most probable component of each row, by all parties' columns; in the order of its own table."""
@@ -67,26 +68,6 @@ class PartyFit:
         return colour(self.verdict)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Local:
-    """What a party works with: its rows, and its columns as the fit has them."""
-
-    rows: PartyRows
-    """Its values are X."""
-    units: Units
-    X: Array
-    """(n_rows, n_columns): scaled, if the study says so."""
-
-
-def prepare(study: Study, rows: PartyRows) -> Local:
-    """Scale a party's columns as the estimators do, each by its own deviation."""
-    if not study.model.standardize:
-        return Local(rows=rows, units=Units(), X=rows.values)
-    units = find_units(rows.values)
-    X = np.ascontiguousarray(units.scaled(rows.values)[:], dtype=np.float64)
-    return Local(rows=replace(rows, values=X), units=units, X=X)  # not both: a party may have many rows
-
-
 def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, received: int) -> PartyFit:
     """Make a finished agent's results, and write them to its folder, each whole or not at all."""
     from vpem.report import write_report
@@ -94,7 +75,7 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
     found = agent.model
     assert found is not None, "it is done"
     network, rows = agent.roles.network, local.rows
-    model: VerticalGaussianMixture | None = None
+    model: VerticalMixture | None = None
     verdict: list[Finding] = []
     if found.block is not None:
         names = _own_names(agent, network, local)
@@ -165,16 +146,15 @@ def _own_names(agent: Agent, network: Network, local: Local) -> list[str]:
     return names
 
 
-def _table(agent: Agent, local: Local) -> Array:
+def _table(agent: Agent, local: Local) -> Any:
     """The block's rows in their own units: the party's own, or what it has pooled."""
     if agent.state.pooled is not None:
         return agent.state.pooled
-    return local.X if local.units.scale is None else local.X * local.units.scale
+    values = local.as_in_table()
+    return CodedTable(values, local.rows.names, local.labels) if local.families else values
 
 
-def _own_model(
-    study: Study, agent: Agent, local: Local, n_columns: int, n_bytes: tuple[int, int]
-) -> VerticalGaussianMixture:
+def _own_model(study: Study, agent: Agent, local: Local, n_columns: int, n_bytes: tuple[int, int]) -> VerticalMixture:
     """The party's block as a mixture of its own columns, with the facts that the party knows of it."""
     own = make_network({agent.name: list(range(n_columns))}, "star" if study.server is not None else "path")
     found, agreement = agent.model, agent.identity.agreement
@@ -195,6 +175,9 @@ def _own_model(
     )
     model = study.estimator()
     model.set_params(partition=own.named_columns(), graph="star" if own.is_star else "path")
+    if local.families:
+        model.set_params(families=dict(enumerate(local.families)))
+        model._texts, model._coding = local.families, local.coding
     model._keep(
         own,
         agreement.summation,
@@ -218,7 +201,7 @@ def _own_model(
     return model
 
 
-def _part(study: Study, agent: Agent, local: Local, model: VerticalGaussianMixture) -> PartOf:
+def _part(study: Study, agent: Agent, local: Local, model: VerticalMixture) -> PartOf:
     """What must be known to put parts together."""
     network = agent.roles.network
     number = network.hub_of[agent.roles.position_of[agent.number]]
@@ -248,20 +231,14 @@ def _fixed(repair: Repair) -> Fixed:
     return Fixed(**{**repair._asdict(), "party": str(repair.party)})
 
 
-class _Seen(VerticalGaussianMixture):
-    """A party's model whose rows have the components that all parties' columns give them."""
+def _seen(model: VerticalMixture, joint: Array, others: list[str]) -> VerticalMixture:
+    """A party's model whose rows have the components that all parties' columns give them; with the others' names."""
 
-    joint: Array
-    others: list[str]
-    """The other parties."""
+    def evaluate(X: Any) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
+        yield joint, np.zeros(len(X)), np.ones(len(X), dtype=np.bool_)
 
-    def _evaluate(self, X: Any) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
-        yield self.joint, np.zeros(len(X)), np.ones(len(X), dtype=np.bool_)
-
-
-def _seen(model: VerticalGaussianMixture, joint: Array, others: list[str]) -> _Seen:
-    seen = _Seen()
+    seen = copy(model)
     # With a common sum all roots see the same; otherwise a party does not know what the others see.
     between = 0.0 if model._summation.is_common else np.nan
-    seen.__dict__.update(model.__dict__, joint=joint, others=others, disagreement_=between)
+    seen.__dict__.update(_evaluate=evaluate, others=others, disagreement_=between)
     return seen

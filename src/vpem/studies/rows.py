@@ -12,19 +12,20 @@ import hmac
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.privacy.ids import IdError, Ids, spell
-from vpem.reading.problems import TableError, unknown
+from vpem.reading.problems import STUDY, TableError, unknown
 from vpem.studies.fields import StudyFileError
 from vpem.studies.private import PartyFile
 
 if TYPE_CHECKING:
     from vpem.reading import Rows
+    from vpem.reading.coding import Codes
 
 Array = NDArray[np.float64]
 KEY_BYTES = 8
@@ -47,6 +48,13 @@ class PartyRows:
     notes: Sequence[str] = ()
     row_keys: NDArray[np.int64] | None = None
     """(n_rows,): a number from the salted digest of each row's id, in the study's order; 0 where it has no row."""
+    words: dict[str, list[str]] = field(default_factory=dict)
+    """Of columns with words, by name: what their numbers stand for."""
+
+    @property
+    def words_by_number(self) -> dict[int, list[str]]:
+        """The same, by the columns' numbers."""
+        return {self.names.index(name): own for name, own in self.words.items()}
 
     def __len__(self) -> int:
         return len(self.values)
@@ -66,6 +74,7 @@ def read_rows(
     *,
     columns: Sequence[str] | None = None,
     spelling: str | None = None,
+    codes: Codes = False,
 ) -> PartyRows:
     """A party's table, from its file or as given.
 
@@ -80,9 +89,11 @@ def read_rows(
         Those of an earlier fit, for new rows; a table that has none of them is a party without values.
     spelling : str, optional
         The rule by which ids of the fit were matched, if they were: rows are known again by it.
+    codes : bool, names or Said
+        Which words are coded, as categories.
     """
     source = party.table if table is None else table
-    rows = read_table(party, table, columns)
+    rows = read_table(party, table, columns, codes)
     assert rows.keys is not None, "an id is asked for"
     digests = row_digests(zip(*rows.keys.values(), strict=True), salt, len(rows.values))
     order = np.argsort(digests, kind="stable")
@@ -101,16 +112,18 @@ def read_rows(
     del ordered
     values = np.ascontiguousarray(rows.values[order])
     release_unused()
-    return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes, keys)
+    return PartyRows(rows.names, values, order, rows.keys, whole, rows.notes, keys, rows.words)
 
 
-def read_table(party: PartyFile, table: Any = None, columns: Sequence[str] | None = None) -> Rows:
+def read_table(
+    party: PartyFile, table: Any = None, columns: Sequence[str] | None = None, codes: Codes = False
+) -> Rows:
     """A party's numbers and ids, in the order of its own table; parameters as for `read_rows`."""
     source = party.table if table is None else table
     if source is None or not party.id:
         what = "table" if source is None else "id"
         raise StudyFileError(f"{party.path}: expected {what} = ..., found none")
-    return _read(party, source, columns)
+    return _read(party, source, columns, codes)
 
 
 def release_unused() -> None:
@@ -153,7 +166,7 @@ def _spelled(key: tuple[str, ...]) -> bytes:
     return "\x1f".join(unicodedata.normalize("NFC", part).strip() for part in key).encode()
 
 
-def _read(party: PartyFile, source: Any, columns: Sequence[str] | None) -> Rows:
+def _read(party: PartyFile, source: Any, columns: Sequence[str] | None, codes: Codes) -> Rows:
     """Numbers and ids of a file or a data frame."""
     from vpem.reading import look, read
     from vpem.reading.frames import join_frames
@@ -164,7 +177,7 @@ def _read(party: PartyFile, source: Any, columns: Sequence[str] | None) -> Rows:
         def keep(_: str, name: str) -> bool:
             return name not in party.ignore if wanted is None else name in wanted
 
-        rows = join_frames({party.party: source}, party.id, keep)
+        rows = join_frames({party.party: source}, party.id, keep, codes=codes, words=STUDY)
         return rows if wanted is None else _arranged(rows, list(wanted), party.party)
     file = look(source, party.form)
     if columns is not None and not set(columns) & set(file.names):
@@ -178,6 +191,8 @@ def _read(party: PartyFile, source: Any, columns: Sequence[str] | None) -> Rows:
         id_column=party.id,
         columns=None if wanted is None else list(wanted),
         keep=lambda name: name not in party.ignore,
+        codes=codes,
+        words=STUDY,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,14 +14,14 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.machine import Agent
 from vpem.privacy.matching import Matched
+from vpem.studies.columns import Local, prepare, wanted_codes
 from vpem.studies.credentials import CertificateCredentials
 from vpem.studies.fields import StudyFileError
 from vpem.studies.keys import KeyFileError, check_keys, look
 from vpem.studies.matching import Unmatched, load_matched, read_unmatched
-from vpem.studies.private import PartyFile, read_party, server_file
-from vpem.studies.results import Local, prepare
+from vpem.studies.private import PartyFile, checked_families, read_party, server_file
 from vpem.studies.rows import PartyRows, read_rows
-from vpem.studies.shared import Study, read_study
+from vpem.studies.shared import AUTO, Study, read_study
 from vpem.transports.running import Hello
 from vpem.transports.zenoh import Peer, Tls, Wiring
 
@@ -49,7 +50,11 @@ class Seat:
         rows, scale = self.local.rows, self.local.units.scale
         table = hashlib.sha256(rows.values.data)
         table.update(repr((rows.names, None if scale is None else scale.tolist())).encode())
-        return {**self.study.digests, "rows": rows.digest, "table": table.hexdigest()}
+        found = {**self.study.digests, "rows": rows.digest, "table": table.hexdigest()}
+        if self.local.families:
+            categories = {column: list(own) for column, own in sorted(self.local.coding.labels.items())}
+            found["choice of families"] = hashlib.sha256(repr((self.local.families, categories)).encode()).hexdigest()
+        return found
 
     @property
     def n_bytes(self) -> int:
@@ -65,7 +70,7 @@ class Seat:
         return Agent(
             self.number,
             self.study.neighbours(self.number),
-            self.study.agreement(),
+            self.study.agreement(self.party.party, () if self.local is None else self.local.families),
             None if self.local is None else self.local.X,
             name=self.study.names[self.number],
             most_hops=self.party.most_hops if self.local is not None else None,
@@ -130,6 +135,7 @@ def take_seat(
     *,
     insecure: bool = False,
     fresh: bool = False,
+    families: Mapping[str, str] | str | None = None,
 ) -> Seat:
     """Read and check all that an agent needs; raises before anything is sent or written.
 
@@ -143,12 +149,16 @@ def take_seat(
     insecure : bool
     fresh : bool
         Forget which rows were matched.
+    families : dict, optional
+        Of the party's columns, before what its file says.
     """
     shared = study if isinstance(study, Study) else read_study(study)
     if party is None:
         own = server_file(shared)
     else:
         own = party if isinstance(party, PartyFile) else read_party(party, shared, has_table=table is None)
+    if families and families != AUTO:
+        own = replace(own, families={**own.families, **checked_families(families)})
     number = shared.number(own.party)
     tls, notes = None, list[str]()
     if not insecure:
@@ -167,8 +177,9 @@ def take_seat(
             'with which any agent could pose as another; make keys with vpem keys, or say sum = "differences"'
         )
     local, is_party = None, number < len(shared.parties)
+    codes = wanted_codes(shared, own)
     if shared.match != "same":
-        unmatched = read_unmatched(own, shared, table) if is_party else Unmatched()
+        unmatched = read_unmatched(own, shared, table, codes) if is_party else Unmatched()
         notes += unmatched.notes
         seat = Seat(
             study=shared, party=own, number=number, local=None, tls=tls, notes=tuple(notes), unmatched=unmatched
@@ -176,9 +187,10 @@ def take_seat(
         found = None if fresh else load_matched(own.folder, shared, unmatched)
         return seat if found is None else matched_seat(seat, found)
     if is_party:
-        rows = read_rows(own, shared.salt, table)
+        rows = read_rows(own, shared.salt, table, codes=codes)
         notes += rows.notes
-        local = prepare(shared, rows)
+        local = prepare(shared, rows, own)
+        notes += local.notes
     return Seat(study=shared, party=own, number=number, local=local, tls=tls, notes=tuple(notes))
 
 
@@ -188,4 +200,5 @@ def matched_seat(seat: Seat, found: Matched) -> Seat:
     if unmatched is None or unmatched.rows is None:
         return replace(seat, unmatched=None)
     rows = unmatched.placed(found)
-    return replace(seat, unmatched=None, local=prepare(seat.study, rows), notes=tuple(rows.notes))
+    local = prepare(seat.study, rows, seat.party)
+    return replace(seat, unmatched=None, local=local, notes=(*rows.notes, *local.notes))

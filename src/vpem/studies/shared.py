@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vpem.core.blocks.covariances import STRUCTURES
+from vpem.core.blocks.families import GAUSSIAN
 from vpem.core.network.default import WAYS, named_summation
 from vpem.core.network.parties import SERVER
 from vpem.core.network.star import Star
@@ -26,11 +28,17 @@ from vpem.studies.linking import drawn_links, listed_links, named_links
 
 if TYPE_CHECKING:
     from vpem.core.network.summation import Summation
-    from vpem.estimators import VerticalGaussianMixture
+    from vpem.estimators import VerticalMixture
 
 FORMAT = 1
 MASKED = "masked"
+"""The sum of a study that says nothing else."""
+AUTO = "auto"
+FAMILIES = (GAUSSIAN, AUTO)
+"""All columns are Gaussian; or each party decides on its own, by itself."""
 MATCHES = ("same", "inner", "outer")
+SAME_AS_EVER = ("families", GAUSSIAN)
+"""What studies had before they could choose: their digests stay the same."""
 DIGITS = 8
 """Of a digest of one field."""
 
@@ -50,6 +58,8 @@ class Options:
     shrinkage: float | str | None = "auto"
     standardize: bool = True
     hops: int = 0
+    families: str = GAUSSIAN
+    """One of `FAMILIES`."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +157,18 @@ class Study:
             return Masked(Tree() if self.server is None else Star(), self.accept)
         return named_summation(self.sum, self.rounds, is_star=self.server is not None)  # type: ignore[arg-type]
 
-    def estimator(self) -> VerticalGaussianMixture:
+    @property
+    def has_families(self) -> bool:
+        """Whether columns may be of other families than Gaussian."""
+        return self.model.families == AUTO
+
+    def estimator(self) -> VerticalMixture:
         """The estimator that would fit the same mixture to a joined table, but for parties and graph."""
-        from vpem.estimators import VerticalGaussianMixture
+        from vpem.estimators import VerticalGaussianMixture, VerticalMixture
 
         asked = self.model
-        return VerticalGaussianMixture(
+        make = VerticalMixture if self.has_families else VerticalGaussianMixture
+        return make(
             asked.components,
             covariance_type=asked.covariance,
             tol=asked.tol,
@@ -168,13 +184,21 @@ class Study:
             random_state=self.seed,
         )
 
-    def agreement(self) -> Agreement:
-        """What the agents compare, made as the estimator makes it for its own."""
+    def agreement(self, party: str = "", families: Sequence[str] = ()) -> Agreement:
+        """What the agents compare, made as the estimator makes it for its own.
+
+        Parameters
+        ----------
+        party, families :
+            An agent's name and its own columns' families, if the study has some: they are not compared.
+        """
         from vpem.estimators.checks import shared_seed
 
         model = self.estimator().check_arguments()
-        seed = shared_seed(self.seed)
-        return model._agreement(model._settings(), self.summation, seed, [], n_init=self.model.starts)
+        settings, seed = model._settings(), shared_seed(self.seed)
+        if families:
+            settings = replace(settings, density=model._mixed(((party, *families),)))
+        return model._agreement(settings, self.summation, seed, [], n_init=self.model.starts)
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -184,7 +208,7 @@ class Study:
             "seed": self.seed,
             "patience": self.patience,
             "lease": self.lease,
-            **{f"model.{name}": value for name, value in asdict(self.model).items()},
+            **{f"model.{name}": value for name, value in asdict(self.model).items() if (name, value) != SAME_AS_EVER},
             "network.links": self.links,
             "network.sum": self.sum,
             "network.rounds": self.rounds,
@@ -296,6 +320,7 @@ def _options(found: Fields) -> Options | None:
         "shrinkage": _shrinkage,
         "standardize": fields.boolean,
         "hops": fields.whole(0),
+        "families": fields.one_of(FAMILIES),
     }
     found.table("model")
     values = {
@@ -310,6 +335,12 @@ def _options(found: Fields) -> Options | None:
     if values["standardize"] and values.get("hops"):
         found.add(
             ("model", "standardize"), "expected standardize = false with hops: a root cannot scale others' columns"
+        )
+    if values.get("families") == AUTO and values.get("hops"):
+        found.add(
+            ("model", "hops"),
+            'expected hops = 0 with families = "auto": a party\'s families and categories stay with it, and a root '
+            "could not read the columns of others",
         )
     return Options(**values)
 

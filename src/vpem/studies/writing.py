@@ -23,6 +23,7 @@ COMMENTS = {
     "shrinkage": "auto, oas, none, or a number from 0 to 1",
     "standardize": "divide each column by its own deviation for the fit",
     "hops": "hops within which parties pool their columns at a root; 0: no column is sent",
+    "families": "gaussian; auto: also words, counts, amounts with zeros, hours: each party decides on its columns",
 }
 
 
@@ -106,6 +107,9 @@ def party_text(
         "# most_hops = 0  # how far its columns may travel, whatever the study says",
         f"folder = {_plain(folder)}  # for the state and the results",
         '# listen = "0.0.0.0:7450"  # if not the port of its address, on all interfaces',
+        "",
+        '# [families]  # with families = "auto" in the study; what is not said is found from the values',
+        '# rain = "zeros"  # categorical, counts, poisson, zeros, zeros:gaussian, angles:24, gaussian',
         "",
         "[keys]  # made with vpem keys; the key never leaves this machine",
         'ca = "keys/ca.pem"',

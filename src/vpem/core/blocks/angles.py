@@ -67,6 +67,16 @@ class Angles(Smooth):
         found = np.stack([np.ones(len(x)), np.cos(angles), np.sin(angles)])
         return np.where(np.isnan(x), 0.0, found)
 
+    def is_strange(self, x: Array) -> NDArray[np.bool_]:
+        """What is more than one period away from zero: it may have another unit."""
+        return np.abs(x) > self.argument
+
+    @property
+    def expects(self) -> str:
+        """See `Family`."""
+        period = f"{self.argument:g}"
+        return f"angles from -{period} to {period}; correct it, give the column its period, or take the remainder"
+
     def natural(self, parameters: Array) -> Array:
         """See `Smooth`."""
         concentration = parameters[:, 1]

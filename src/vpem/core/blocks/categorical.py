@@ -49,6 +49,15 @@ class Categorical(Discrete):
         """See `Discrete`."""
         return np.log(np.maximum(parameters, SMALLEST))
 
+    def is_strange(self, x: Array) -> NDArray[np.bool_]:
+        """What is no number of a category."""
+        return super().is_strange(x) | (x >= self.n_values)
+
+    @property
+    def expects(self) -> str:
+        """See `Family`."""
+        return f"categories, or their numbers from 0 to {self.n_values - 1}"
+
     def log_density(self, x: Array, parameters: Array) -> Array:
         """See `Family`."""
         is_value = (x >= 0) & (x < self.n_values) & (x == np.floor(x))

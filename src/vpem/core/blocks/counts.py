@@ -85,6 +85,11 @@ class Poisson(Discrete):
         rising = np.concatenate([np.zeros((len(a), 1)), steps], axis=1)
         return rising + _rest(numbers.astype(np.float64), mean, a)
 
+    @property
+    def expects(self) -> str:
+        """See `Family`."""
+        return "whole numbers from 0; correct it, leave it empty, or fit the column as gaussian or zeros"
+
     def log_density(self, x: Array, parameters: Array) -> Array:
         """See `Family`; for all counts, those that are too large to be counted too."""
         is_value = (x >= 0) & (x == np.floor(x))

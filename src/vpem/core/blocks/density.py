@@ -21,6 +21,9 @@ from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.features import Features
 from vpem.core.blocks.tiles import Collector, Layout, Numbers, Packed, Tile, first_columns
 
+OWN = "own"
+"""Mark, in its metadata, of a field of which each agent has its own part: agents do not compare it."""
+
 
 class CollapsedComponentError(ValueError):
     """The rows of a component do not determine its parameters; of a Gaussian, its covariance is singular.
@@ -53,9 +56,9 @@ class CollapsedComponentError(ValueError):
 class Density(ABC):
     """A family of densities of the columns of one block, within each component.
 
-    A family is a frozen dataclass. Its fields are settings that all parties share, and part of what they agree on:
-    plain values that can be hashed. Arrays of a `Block` and of `Statistics` have the components as their first axis;
-    a family for which this does not hold overrides `restart` and `forget` too.
+    A family is a frozen dataclass. Its fields are settings that all parties share, and part of what they agree on,
+    unless they are marked with `OWN`: plain values that can be hashed. Arrays of a `Block` and of `Statistics` have
+    the components as their first axis; a family for which this does not hold overrides `restart` and `forget` too.
     """
 
     # Parameters
@@ -312,6 +315,11 @@ class Density(ABC):
     def point_mass(self, block: Block, column: int) -> Array | None:
         """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
         del block, column
+        return None
+
+    def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
+        """What is wrong with a row, (n_columns,), if a value is none that its family describes; None: nothing."""
+        del block, row, names
         return None
 
     @abstractmethod

@@ -85,6 +85,15 @@ class Family(ABC):
     def log_density(self, x: Array, parameters: Array) -> Array:
         """Of values that are there, (n_rows,); (n_components, n_rows). What is no value has minus infinity."""
 
+    def is_strange(self, x: Array) -> NDArray[np.bool_]:
+        """Which values are none that the family describes, (n_rows,); none of them are gaps."""
+        return np.zeros(len(x), dtype=bool)
+
+    @property
+    def expects(self) -> str:
+        """Which values it describes, and what to try if there are others; for people."""
+        return "finite numbers"
+
     @abstractmethod
     def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
         """Parameters with the largest expected log-density, within bounds."""
@@ -98,6 +107,11 @@ class Family(ABC):
     @abstractmethod
     def first(self, mean: float, variance: float) -> Array:
         """One component, from the moments of the column alone; (1, n_parameters)."""
+
+    def can_be_constant(self, value: float) -> bool:
+        """Whether rows that all have this value determine parameters."""
+        del value
+        return True
 
     def settle(self, everything: Array) -> Array:
         """One component for all rows, with bounds that follow from it."""
@@ -156,6 +170,11 @@ class Discrete(Family):
         """One for each value."""
         return self.n_values
 
+    def is_strange(self, x: Array) -> NDArray[np.bool_]:
+        """What is no whole number from 0."""
+        found: NDArray[np.bool_] = ~np.isnan(x) & ~((x >= 0) & (x == np.floor(x)))
+        return found
+
     @abstractmethod
     def log_table(self, parameters: Array) -> Array:
         """Log-probabilities of all values that are counted; (n_components, n_values)."""
@@ -176,10 +195,6 @@ class Smooth(Family):
     @abstractmethod
     def transform(self, x: Array, parameters: Array) -> Array:
         """The functions, (n_statistics, n_rows); zeros for a gap, and for what is no value."""
-
-    def is_strange(self, x: Array) -> NDArray[np.bool_]:
-        """Which values are none that the family describes, (n_rows,); none of them are gaps."""
-        return np.zeros(len(x), dtype=bool)
 
     @abstractmethod
     def natural(self, parameters: Array) -> Array:

@@ -8,7 +8,7 @@ one column after the other; the other names are those of the Gaussian family.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
 from numbers import Real
@@ -16,30 +16,29 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.angles import Angles
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
-from vpem.core.blocks.categorical import Categorical
-from vpem.core.blocks.density import CollapsedComponentError, Density
+from vpem.core.blocks.density import OWN, CollapsedComponentError
 from vpem.core.blocks.factors import variances
 from vpem.core.blocks.features import Features
 from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.mixed_blocks import join_blocks, mixed_features, no_gaussian
 from vpem.core.blocks.mixed_pass import PackedMixed, join_statistics
-from vpem.core.blocks.structure import Part, Structure, parse_families
+from vpem.core.blocks.mixed_people import DescribedMixed
+from vpem.core.blocks.structure import Structure, parse_families
 from vpem.core.blocks.tiles import Layout, Tile
-from vpem.core.blocks.zeros import SHARE, Zeros
 
 NAMES = ("means", "covariances", "others", "structure")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixed(Density):
+class Mixed(DescribedMixed):
     """Columns of different families.
 
     Parameters
     ----------
     families : tuple of tuples
         For each party: its name, and the family of each of its columns, in their order, as a text; see
-        `vpem.core.blocks.families`.
+        `vpem.core.blocks.families`. An agent needs those of its own block, and tells no other.
     covariance_type, reg_covar, shrinkage :
         Of each block's Gaussian columns; see `Gaussian`.
     smoothing : float, default=1.0
@@ -47,7 +46,7 @@ class Mixed(Density):
         zero.
     """
 
-    families: tuple[tuple[Hashable, ...], ...]
+    families: tuple[tuple[Hashable, ...], ...] = field(metadata={OWN: True})
     covariance_type: str = "full"
     reg_covar: float = 1e-6
     shrinkage: float | str | None = None
@@ -126,7 +125,7 @@ class Mixed(Density):
         for part in structure.others:
             part.family.check(others[:, part.parameters])
         inner = {name: arrays[name] for name in ("means", "covariances")}
-        made = self.gaussian.make(inner) if len(structure.gaussian) else _no_gaussian(len(others), self.is_matrix)
+        made = self.gaussian.make(inner) if len(structure.gaussian) else no_gaussian(len(others), self.is_matrix)
         return Block(**made.arrays, others=others, structure=arrays["structure"])
 
     def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:  # noqa: ARG002
@@ -136,7 +135,9 @@ class Mixed(Density):
     def rescale(self, block: Block, factors: Array) -> Block:
         """See `Density`."""
         chosen = Structure.of(block).gaussian
-        return _join(self.gaussian.rescale(block, factors[chosen]), block.others, block) if len(chosen) else block
+        return (
+            join_blocks(self.gaussian.rescale(block, factors[chosen]), block.others, block) if len(chosen) else block
+        )
 
     def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
         """What was given goes first."""
@@ -172,7 +173,7 @@ class Mixed(Density):
             others[:, part.parameters] = part.family.from_vector(vector[start:end].reshape(shape), own)
             start = end
         inner = self.gaussian.from_vector(vector[start:], like) if len(structure.gaussian) else like
-        return _join(inner, others, like)
+        return join_blocks(inner, others, like)
 
     # EM
 
@@ -221,9 +222,9 @@ class Mixed(Density):
             before = previous.others[:, part.parameters]
             others[:, part.parameters] = part.family.m_step(statistics.others[:, own], before, self.smoothing)
         if not len(structure.gaussian):
-            return _join(previous, others, previous), []
+            return join_blocks(previous, others, previous), []
         inner, collapsed = self.gaussian.m_step(statistics, previous, columns.take(structure.gaussian))
-        return _join(inner, others, previous), collapsed
+        return join_blocks(inner, others, previous), collapsed
 
     def expected_log_density(self, statistics: Statistics, block: Block) -> float:
         """See `Density`."""
@@ -236,10 +237,11 @@ class Mixed(Density):
     # Beginnings
 
     def first(self, columns: Columns) -> Block:
-        """See `Density`; a constant column has no family but that of its one value."""
+        """See `Density`; columns that do not vary are taken by most families."""
         structure = parse_families(columns.families)
-        for column, *_ in structure.others:
-            if not columns.variances[column] > columns.noise[column]:
+        for column, family, _ in structure.others:
+            varies = columns.variances[column] > columns.noise[column]
+            if not varies and not family.can_be_constant(float(columns.means[column])):
                 raise CollapsedComponentError(None, columns.party, lacking="parameters")
         parts = [
             part.family.first(float(columns.means[part.column]), float(columns.variances[part.column]))
@@ -248,7 +250,7 @@ class Mixed(Density):
         others = np.concatenate([np.empty((1, 0)), *parts], axis=1)
         has_gaussian = len(structure.gaussian) > 0
         inner = (
-            self.gaussian.first(columns.take(structure.gaussian)) if has_gaussian else _no_gaussian(1, self.is_matrix)
+            self.gaussian.first(columns.take(structure.gaussian)) if has_gaussian else no_gaussian(1, self.is_matrix)
         )
         return Block(**inner.arrays, others=others, structure=structure.array())
 
@@ -268,7 +270,7 @@ class Mixed(Density):
             inner = before
             if len(structure.gaussian):
                 (inner,) = self.gaussian.overall([own.take(structure.gaussian)], partial(_given, [statistics]))
-            found.append(_join(inner, others, before))
+            found.append(join_blocks(inner, others, before))
         return found
 
     def start(self, centres: Array, everything: Block) -> Block:
@@ -282,8 +284,8 @@ class Mixed(Density):
 
     def _around(self, means: Array, others: Array, everything: Block) -> Block:
         if means.shape[1] == 0:
-            return _join(_no_gaussian(len(means), self.is_matrix), others, everything)
-        return _join(self.gaussian.start(np.ascontiguousarray(means), everything), others, everything)
+            return join_blocks(no_gaussian(len(means), self.is_matrix), others, everything)
+        return join_blocks(self.gaussian.start(np.ascontiguousarray(means), everything), others, everything)
 
     def restart(self, block: Block, components: Sequence[int], rows: Array, everything: Block) -> Block:
         """See `Density`."""
@@ -291,7 +293,7 @@ class Mixed(Density):
         others[components] = fresh.others
         chosen = Structure.of(block).gaussian
         inner = self.gaussian.restart(block, components, rows[:, chosen], everything) if len(chosen) else block
-        return _join(inner, others, block)
+        return join_blocks(inner, others, block)
 
     def features(self, everything: Block) -> Features:
         """See `Density`."""
@@ -305,7 +307,9 @@ class Mixed(Density):
             np.full(width, deviation if family is None else np.nan)
             for family, width, deviation in zip(structure.families, widths, deviations, strict=True)
         ]
-        return Features(widths, np.concatenate(scales), partial(_features, structure, deviations, everything.others))
+        return Features(
+            widths, np.concatenate(scales), partial(mixed_features, structure, deviations, everything.others)
+        )
 
     def around(self, centres: Array, everything: Block) -> Block:
         """See `Density`: the means of Gaussian columns; others begin as all rows are."""
@@ -313,91 +317,6 @@ class Mixed(Density):
         is_gaussian = ~np.isnan(scales)
         means = centres[:, is_gaussian] * scales[is_gaussian]
         return self._around(means, np.repeat(everything.others, len(centres), axis=0), everything)
-
-    # For people, predictions and reports
-
-    def means(self, block: Block) -> Array:
-        """See `Density`."""
-        return self._by_column(block, block.means, lambda part, own: part.family.means(own))
-
-    def deviations(self, block: Block) -> Array:
-        """See `Density`."""
-        inner = self.gaussian.deviations(block) if block.means.shape[1] else block.means
-        return self._by_column(block, inner, lambda part, own: part.family.deviations(own))
-
-    def _by_column(self, block: Block, gaussian: Array, find: Callable[[Part, Array], Array]) -> Array:
-        structure = Structure.of(block)
-        found = np.empty((len(block.others), len(structure.families)))
-        found[:, structure.gaussian] = gaussian
-        for part in structure.others:
-            found[:, part.column] = find(part, block.others[:, part.parameters])
-        return found
-
-    def correlations(self, block: Block) -> Array | None:
-        """Zero but between Gaussian columns."""
-        structure = Structure.of(block)
-        inner = self.gaussian.correlations(block) if len(structure.gaussian) > 1 else None
-        if inner is None:
-            return None
-        n_columns = len(structure.families)
-        found = np.repeat(np.eye(n_columns)[None], len(inner), axis=0)
-        found[:, structure.gaussian[:, None], structure.gaussian] = inner
-        return found
-
-    def conditional(self, block: Block, XT: Array) -> Array:
-        """See `Density`."""
-        found, chosen = super().conditional(block, XT), Structure.of(block).gaussian
-        if len(chosen):
-            found[:, chosen] = self.gaussian.conditional(block, XT[chosen])
-        return found
-
-    def conditional_deviations(self, block: Block, XT: Array) -> Array:
-        """See `Density`."""
-        found, chosen = super().conditional_deviations(block, XT), Structure.of(block).gaussian
-        if len(chosen):
-            found[:, chosen] = self.gaussian.conditional_deviations(block, XT[chosen])
-        return found
-
-    def values(self, block: Block, column: int) -> Array | None:
-        """See `Density`."""
-        family = Structure.of(block).families[column]
-        return None if family is None else family.values()
-
-    def period(self, block: Block, column: int) -> float | None:
-        """See `Density`."""
-        family = Structure.of(block).families[column]
-        return family.argument if isinstance(family, Angles) else None
-
-    def categories(self, block: Block, column: int) -> Array | None:
-        """See `Density`."""
-        for part in Structure.of(block).others:
-            if part.column == column and isinstance(part.family, Categorical):
-                found: Array = block.others[:, part.parameters]
-                return found
-        return None
-
-    def measure(self, block: Block, column: int) -> str:
-        """See `Density`."""
-        found = super().measure(block, column)
-        return found if self.point_mass(block, column) is None else "density, and a probability of zero"
-
-    def point_mass(self, block: Block, column: int) -> Array | None:
-        """See `Density`."""
-        for part in Structure.of(block).others:
-            if part.column == column and isinstance(part.family, Zeros):
-                found: Array = block.others[:, part.parameters][:, SHARE]
-                return found
-        return None
-
-    def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
-        """See `Density`."""
-        structure = Structure.of(block)
-        found = np.empty((len(labels), len(structure.families)))
-        if len(structure.gaussian):
-            found[:, structure.gaussian] = self.gaussian.sample(block, labels, rng)
-        for part in structure.others:
-            found[:, part.column] = part.family.sample(block.others[:, part.parameters], labels, rng)
-        return found
 
     # Many blocks at once
 
@@ -409,29 +328,3 @@ class Mixed(Density):
 def _given(statistics: list[Statistics], _: Sequence[Block]) -> Sequence[Statistics]:
     """Statistics that were collected already."""
     return statistics
-
-
-def _no_gaussian(n_components: int, is_matrix: bool) -> Block:
-    """Parameters of no Gaussian column."""
-    empty = np.zeros((n_components, 0, 0) if is_matrix else (n_components, 0))
-    return Block(
-        means=np.zeros((n_components, 0)), covariances=empty, whiteners=empty, log_normalizers=np.zeros(n_components)
-    )
-
-
-def _join(gaussian: Block, others: Array, like: Block) -> Block:
-    """A block of Gaussian and other columns."""
-    inner = {name: array for name, array in gaussian.arrays.items() if name not in ("others", "structure")}
-    return Block(**inner, others=others, structure=like.structure)
-
-
-def _features(structure: Structure, deviations: Array, everything: Array, XT: Array) -> Array:
-    """Rows as k-means compares them."""
-    found, parts = [], {part.column: part for part in structure.others}
-    for column, x in enumerate(XT):
-        part = parts.get(column)
-        if part is None:
-            found.append((x / deviations[column])[None])
-        else:
-            found.append(part.family.features(x, everything[:, part.parameters]))
-    return np.concatenate(found)

@@ -187,11 +187,8 @@ def _table(place: Place) -> Array:
 
 
 def _no_value(family: Family, value: float) -> ValueError:
-    if not isinstance(family, Discrete):
-        return ValueError(
-            f"expected amounts of at least 0 in a column of the family {family}, got {value:g}; try the family "
-            "zeros:gaussian or gaussian"
-        )
-    return ValueError(
-        f"expected whole numbers from 0 to {family.n_values - 1} in a column of the family {family}, got {value:g}"
-    )
+    expected, _, remedy = family.expects.partition("; ")
+    if isinstance(family, Discrete) and not family.is_strange(np.array([value]))[0]:
+        expected, remedy = f"whole numbers from 0 to {family.n_values - 1}", ""
+    text = f"expected {expected} in a column of the family {family}, got {value:g}"
+    return ValueError(f"{text}; {remedy}" if remedy else text)

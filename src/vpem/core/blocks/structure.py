@@ -75,6 +75,22 @@ class Structure:
             start += part.family.n_statistics
         return tuple(found)
 
+    def strange(self, X: Array) -> tuple[int, int] | None:
+        """Row and column of the first value of X, (n_rows, n_columns), that is none of its family; None: all are."""
+        for part in self.others:
+            rows = np.flatnonzero(part.family.is_strange(X[:, part.column]))
+            if len(rows):
+                return int(rows[0]), part.column
+        return None
+
+    def complaint(self, value: float, column: int, name: object) -> str:
+        """What is wrong with such a value of a column of some name."""
+        family = self.families[column]
+        assert family is not None, "Gaussian columns take all numbers"
+        expected, _, remedy = family.expects.partition("; ")
+        text = f"expected {expected} in column {name!r}, whose family is {family}, got {value:g}"
+        return f"{text}; {remedy}" if remedy else text
+
     def array(self) -> Array:
         """(n_columns, 2): number and argument of each family."""
         pairs = [(-1.0, 0.0) if own is None else (CODES.index(type(own)), own.argument) for own in self.families]

@@ -103,6 +103,11 @@ class Zeros(Smooth):
         """Negative amounts have no logarithm."""
         return x < 0 if self.is_log else np.zeros(len(x), dtype=bool)
 
+    @property
+    def expects(self) -> str:
+        """See `Family`."""
+        return "amounts of at least 0; correct it, leave it empty, or fit the column as zeros:gaussian or gaussian"
+
     def natural(self, parameters: Array) -> Array:
         """See `Smooth`; the logarithm's own derivative belongs to the density."""
         share, mean, variance, _, centre, scale = parameters.T
@@ -135,6 +140,10 @@ class Zeros(Smooth):
         else:
             centre, scale = mean, float(np.sqrt(variance)) or 1.0
         return np.array([[0.5, centre, scale**2, 0.0, centre, scale]])
+
+    def can_be_constant(self, value: float) -> bool:
+        """Zeros; other amounts have no spread."""
+        return value == 0
 
     def settle(self, everything: Array) -> Array:
         """With the bound of the variance."""

@@ -199,7 +199,7 @@ def drop_zeros(plain, others):  # type: ignore[no-untyped-def]
     count = 0
     for i in range(plain.shape[0]):
         others[count] = plain[i]
-        count += np.int64(plain[i] != 0)
+        count += plain[i] != 0
     return count
 
 

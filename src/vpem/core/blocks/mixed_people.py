@@ -1,0 +1,115 @@
+"""Mixed columns for people, predictions and reports: what a block of several families looks like, by column."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.core.blocks.angles import Angles
+from vpem.core.blocks.arrays import Array, Block
+from vpem.core.blocks.categorical import Categorical
+from vpem.core.blocks.density import Density
+from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.structure import Part, Structure
+from vpem.core.blocks.zeros import SHARE, Zeros
+
+
+class DescribedMixed(Density):
+    """The part of `Mixed` that describes blocks."""
+
+    @property
+    @abstractmethod
+    def gaussian(self) -> Gaussian:
+        """Of the Gaussian columns."""
+
+    def means(self, block: Block) -> Array:
+        """See `Density`."""
+        return self._by_column(block, block.means, lambda part, own: part.family.means(own))
+
+    def deviations(self, block: Block) -> Array:
+        """See `Density`."""
+        inner = self.gaussian.deviations(block) if block.means.shape[1] else block.means
+        return self._by_column(block, inner, lambda part, own: part.family.deviations(own))
+
+    def _by_column(self, block: Block, gaussian: Array, find: Callable[[Part, Array], Array]) -> Array:
+        structure = Structure.of(block)
+        found = np.empty((len(block.others), len(structure.families)))
+        found[:, structure.gaussian] = gaussian
+        for part in structure.others:
+            found[:, part.column] = find(part, block.others[:, part.parameters])
+        return found
+
+    def correlations(self, block: Block) -> Array | None:
+        """Zero but between Gaussian columns."""
+        structure = Structure.of(block)
+        inner = self.gaussian.correlations(block) if len(structure.gaussian) > 1 else None
+        if inner is None:
+            return None
+        n_columns = len(structure.families)
+        found = np.repeat(np.eye(n_columns)[None], len(inner), axis=0)
+        found[:, structure.gaussian[:, None], structure.gaussian] = inner
+        return found
+
+    def conditional(self, block: Block, XT: Array) -> Array:
+        """See `Density`."""
+        found, chosen = super().conditional(block, XT), Structure.of(block).gaussian
+        if len(chosen):
+            found[:, chosen] = self.gaussian.conditional(block, XT[chosen])
+        return found
+
+    def conditional_deviations(self, block: Block, XT: Array) -> Array:
+        """See `Density`."""
+        found, chosen = super().conditional_deviations(block, XT), Structure.of(block).gaussian
+        if len(chosen):
+            found[:, chosen] = self.gaussian.conditional_deviations(block, XT[chosen])
+        return found
+
+    def values(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        family = Structure.of(block).families[column]
+        return None if family is None else family.values()
+
+    def period(self, block: Block, column: int) -> float | None:
+        """See `Density`."""
+        family = Structure.of(block).families[column]
+        return family.argument if isinstance(family, Angles) else None
+
+    def categories(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        for part in Structure.of(block).others:
+            if part.column == column and isinstance(part.family, Categorical):
+                found: Array = block.others[:, part.parameters]
+                return found
+        return None
+
+    def measure(self, block: Block, column: int) -> str:
+        """See `Density`."""
+        found = super().measure(block, column)
+        return found if self.point_mass(block, column) is None else "density, and a probability of zero"
+
+    def point_mass(self, block: Block, column: int) -> Array | None:
+        """See `Density`."""
+        for part in Structure.of(block).others:
+            if part.column == column and isinstance(part.family, Zeros):
+                found: Array = block.others[:, part.parameters][:, SHARE]
+                return found
+        return None
+
+    def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
+        """See `Density`."""
+        structure = Structure.of(block)
+        found = structure.strange(row[None])
+        return None if found is None else structure.complaint(float(row[found[1]]), found[1], names[found[1]])
+
+    def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
+        """See `Density`."""
+        structure = Structure.of(block)
+        found = np.empty((len(labels), len(structure.families)))
+        if len(structure.gaussian):
+            found[:, structure.gaussian] = self.gaussian.sample(block, labels, rng)
+        for part in structure.others:
+            found[:, part.column] = part.family.sample(block.others[:, part.parameters], labels, rng)
+        return found

@@ -1,0 +1,88 @@
+"""Fits that go on with new rows, some of whose counts may be larger than all before."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vpem.core.blocks.batches import Kept
+from vpem.core.blocks.counts import MOST_VALUES, Poisson
+from vpem.core.blocks.mixed import Mixed
+from vpem.core.blocks.mixed_blocks import grow_block, grow_statistics
+from vpem.core.blocks.structure import Structure, parse_families
+from vpem.core.network.parties import Network
+from vpem.core.rows import Table, row_chunks
+from vpem.simulation.model import Mixture
+from vpem.simulation.streams import Stream
+
+
+def grown_families(texts: Sequence[str], table: Table, names: Sequence[object]) -> tuple[str, ...]:
+    """Families in which all counts of new rows have room.
+
+    Tables of counts grow to twice what is needed, so that a stream of rising counts does not grow with each call.
+
+    Raises
+    ------
+    ValueError
+        If a value is none of its column's family, or a count too large; with the column's name.
+    """
+    structure, found = parse_families(tuple(texts)), list(texts)
+    largest = np.full(len(texts), -np.inf)
+    for rows in row_chunks(0, len(table), len(texts)):
+        chunk = np.asarray(table[rows], dtype=np.float64)
+        strange = structure.strange(chunk)
+        if strange is not None:
+            row, column = strange
+            raise ValueError(
+                f"row {rows.start + row}: {structure.complaint(chunk[row, column], column, names[column])}"
+            )
+        largest = np.fmax(largest, np.fmax.reduce(chunk, axis=0))
+    for part in structure.others:
+        size, family = largest[part.column], part.family
+        if not isinstance(family, Poisson) or size < family.n_values:
+            continue
+        if size >= MOST_VALUES:
+            raise ValueError(
+                f"expected counts below {MOST_VALUES} in column {names[part.column]!r}, whose family is {family}, "
+                f"got {size:g}; correct it, leave it empty, or begin a new fit with the column as gaussian or zeros"
+            )
+        found[part.column] = f"{family.kind}:{min(2 * (size + 1), MOST_VALUES):g}"
+    return tuple(found)
+
+
+def grow_mixture(mixture: Mixture, structures: Sequence[Structure], density: Mixed) -> Mixture:
+    """The same parameters, with room for larger counts."""
+    blocks = tuple(grow_block(*pair) for pair in zip(mixture.blocks, structures, strict=True))
+    return replace(mixture, blocks=blocks, density=density)
+
+
+def grow_stream(stream: Stream, structures: Sequence[Structure]) -> Stream:
+    """The same rows, in which the larger counts have not occurred."""
+    overall, kept = stream.overall, stream.kept
+    old = [Structure.of(block) for block in overall.blocks]
+    overall = replace(
+        overall,
+        blocks=tuple(grow_block(*pair) for pair in zip(overall.blocks, structures, strict=True)),
+        columns=tuple(
+            replace(own, families=tuple("gaussian" if one is None else str(one) for one in new.families))
+            for own, new in zip(overall.columns, structures, strict=True)
+        ),
+    )
+    if kept is not None:
+        grown = tuple(grow_statistics(*three) for three in zip(kept.statistics, old, structures, strict=True))
+        kept = Kept(kept.counts, kept.entropy, grown)
+    return replace(stream, overall=overall, kept=kept)
+
+
+def block_structures(density: Mixed, network: Network) -> list[Structure]:
+    """Of each hub's block."""
+    return [parse_families(density.families_of(hub.members)) for hub in network.named_hubs()]
+
+
+def party_families(
+    texts: Sequence[str], parties: Mapping[Hashable, Sequence[int]]
+) -> tuple[tuple[Hashable, ...], ...]:
+    """Each party's name and its columns' families."""
+    return tuple((party, *(texts[column] for column in own)) for party, own in parties.items())
