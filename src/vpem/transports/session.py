@@ -89,6 +89,31 @@ class Session:
         state = decode_lasting(saved, agent)
         return cls(agent.restored(state), save=save, save_parts=save_parts)
 
+    def pause(self) -> bytes:
+        """All that the session knows, to go on from exactly here in another process: see `resume`.
+
+        More than what is saved, from which an agent goes back to its last checkpoint; and of no use once this session
+        has got another event.
+        """
+        return wire.encode_state(self.agent.state)
+
+    @classmethod
+    def resume(
+        cls,
+        agent: Agent,
+        paused: bytes | memoryview,
+        *,
+        save: Callable[[bytes], object] | None = None,
+        save_parts: Callable[[list[wire.Part]], object] | None = None,
+    ) -> Session:
+        """The session that was paused, its links as they were; the agent has the same table and settings as then."""
+        state = wire.decode_state(paused)
+        session = cls(agent, save=save, save_parts=save_parts)
+        session.agent = agent.restored(state)
+        session._saved, session._met = lasting(state), state.records
+        session._links = set(session.connected)
+        return session
+
     @property
     def connected(self) -> frozenset[int]:
         """Neighbours whose links are of use; an engine closes all others."""
