@@ -6,8 +6,9 @@ from studies import bits, make_study, run
 from vpem.agents import Session
 from vpem.core.network.differences import Differences
 from vpem.core.network.star import Star
+from vpem.privacy.masks import Masked
 from vpem.transports.datagrams import Hello
-from vpem.transports.flower import Answer, Question, Stopped, answer, check_hellos, drive, pack, unpack
+from vpem.transports.flower import Answer, Question, Stopped, answer, drive, find_parties, pack, unpack
 
 STARS = {
     "random": {"init_params": "random", "max_iter": 3},
@@ -15,21 +16,33 @@ STARS = {
     "two starts": {"n_init": 2, "max_iter": 3, "init_params": "random"},
     "labels": {"init_params": "labels", "summation": Differences(Star()), "max_iter": 4},
     "batches": {"batch_size": 25, "init_params": "random", "max_iter": 3},
+    "masked": {"init_params": "random", "summation": Masked(Star()), "max_iter": 4},
 }
+FIRST = 100
+"""Node of party 0."""
 
 
 class Platform:
     """Keeps what a party's session was when it answered last, and what it has saved, as bytes."""
 
-    def __init__(self, make, kept=None):
-        self.make, self.paused, self.saved = make, {}, {} if kept is None else kept
-        *_, self.server = sorted(make())
-        self.ends = {}
+    def __init__(self, study, kept=None):
+        self.study, self.paused, self.saved = study, {}, {} if kept is None else kept
+        self.agents = self.make()
+        *self.parties, self.server = sorted(self.agents)
+        self.names = {number: self.agents[number].name for number in self.parties}
+        self.ends, self.n_early = {}, 0
 
-    def session(self, number, question):
+    def make(self):
+        agents = make_study("star", **STARS[self.study])[0]
+        return {agent.number: agent for agent in agents}
+
+    def hello(self, number):
+        return Hello(name=self.agents[number].name, number=number)
+
+    def session(self, number, question=None):
         agent = self.make()[number]
         save = {"save": lambda content: self.saved.update({number: content})}
-        if question is not None and not question.begins:
+        if question is not None and question.number:
             return Session.resume(agent, self.paused.pop(number), **save)
         if number in self.saved:
             return Session.restore(agent, self.saved[number], **save)
@@ -37,46 +50,54 @@ class Platform:
 
     def ask(self, questions):
         found = {}
-        for number, question in questions.items():
+        for node, question in questions.items():
             question = unpack(pack(question), Question)
-            session = self.session(number, question)
+            if node - FIRST not in self.names:
+                found[node] = Answer(failure="this node is no party")
+                continue
+            session = self.session(node - FIRST, question)
             given = answer(session, self.server, question)
-            self.paused[number], self.ends[number] = session.pause(), session.agent
-            found[number] = unpack(pack(given), Answer)
+            self.paused[node - FIRST], self.ends[node - FIRST] = session.pause(), session.agent
+            if question.number == 0:
+                given = Answer(given.frames, hello=self.hello(node - FIRST))
+            found[node] = unpack(pack(given), Answer)
         return found
 
-    def run(self, ask=None):
-        session = self.session(self.server, None)
+    def run(self, ask=None, n_nodes=None, watch=lambda *_: None):
+        session = self.session(self.server)
+        nodes = [FIRST + number for number in range(n_nodes or len(self.parties))]
+        found = drive(session, self.hello(self.server), self.names, nodes, ask or self.ask, watch)
         self.ends[self.server] = session.agent
-        return drive(session, ask or self.ask), session
+        return found
+
+    def bits(self):
+        return bits([self.ends[number] for number in sorted(self.ends)])
 
 
-def agents_of(study):
-    return lambda: make_study("star", **STARS[study])[0]
-
-
-def as_mapping(agents):
-    return {agent.number: agent for agent in (agents.values() if isinstance(agents, dict) else agents)}
+def expected(study):
+    return bits(run(make_study("star", **STARS[study])[0]).agents.values())
 
 
 @pytest.mark.parametrize("study", STARS)
 def test_parties_that_answer_from_new_processes_come_to_the_same_bits(study):
-    make = agents_of(study)
-    expected = bits(run(make()).agents.values())
-    platform = Platform(lambda: as_mapping(make()))
-    n_questions, session = platform.run()
-    platform.ends[platform.server] = session.agent
-    assert bits([platform.ends[number] for number in sorted(platform.ends)]) == expected
+    platform = Platform(study)
+    n_questions = platform.run(n_nodes=6)  # two of them are no parties
+    assert platform.bits() == expected(study)
     assert n_questions > 3
 
 
-@pytest.mark.parametrize("study", ["k-means", "labels"])
+def test_a_sum_is_one_question():
+    """The meeting is one, each of four sums (three iterations, and the one that ends them), and the last total."""
+    assert Platform("random").run() == 1 + 4 + 1
+    # Masked ones count first who has which rows.
+    assert Platform("masked").run() == 1 + 1 + 5 + 1
+
+
+@pytest.mark.parametrize("study", ["k-means", "labels", "masked"])
 def test_a_run_that_was_cut_off_goes_on_from_the_checkpoints(study):
-    make = agents_of(study)
-    whole, _ = Platform(lambda: as_mapping(make())).run()
-    expected = bits(run(make()).agents.values())
+    whole, wanted = Platform(study).run(), expected(study)
     for last in range(1, whole):
-        platform, asked = Platform(lambda: as_mapping(make())), 0
+        platform, asked = Platform(study), 0
 
         def ask(questions, last=last, platform=platform):
             nonlocal asked
@@ -87,35 +108,61 @@ def test_a_run_that_was_cut_off_goes_on_from_the_checkpoints(study):
 
         with pytest.raises(Stopped, match="cut off"):
             platform.run(ask)
-        later = Platform(platform.make, platform.saved)
-        _, session = later.run()
-        later.ends[later.server] = session.agent
-        assert bits([later.ends[number] for number in sorted(later.ends)]) == expected
+        later = Platform(study, platform.saved)
+        later.run()
+        assert later.bits() == wanted
+
+
+def test_a_party_that_is_asked_too_early_is_asked_again():
+    platform, asked = Platform("random"), []
+
+    def ask(questions):
+        asked.append(len(questions))
+        found = platform.ask(questions) if len(asked) != 3 else {node: Answer(is_early=True) for node in questions}
+        return found
+
+    assert platform.run(ask) == 6
+    assert len(asked) == 7
+    assert platform.bits() == expected("random")
+    with pytest.raises(Stopped, match="has lost its state"):
+        Platform("random").run(lambda questions: {node: Answer(is_early=True) for node in questions})
 
 
 def test_a_party_that_sends_garbage_ends_the_run():
-    platform = Platform(lambda: as_mapping(agents_of("random")()))
+    platform = Platform("random")
 
     def ask(questions):
         found = platform.ask(questions)
-        return found | {0: Answer([b"garbage" * 20])}
+        return found | {FIRST: Answer([b"garbage" * 20], hello=platform.hello(0))}
 
-    with pytest.raises(Stopped, match="agent 0 sent what it must not"):
+    with pytest.raises(Stopped, match="0 sent what it must not"):
         platform.run(ask)
-    with pytest.raises(ValueError, match="expected a question of this version"):
+    with pytest.raises(ValueError, match="expected questions of this version"):
         unpack(b"garbage", Question)
+
+
+def test_a_party_that_cannot_go_on_ends_the_run_with_its_reason():
+    platform = Platform("random")
+
+    def ask(questions):
+        return platform.ask(questions) | {FIRST + 1: Answer(hello=platform.hello(1), failure="no table")}
+
+    with pytest.raises(Stopped, match="1: no table"):
+        platform.run(ask)
 
 
 def test_nodes_must_be_the_parties_of_the_study():
     names = {0: "north", 1: "south"}
     server = Hello(name="server", number=2, fields={"seed": "1"})
-    north = Hello(name="north", number=0, fields={"seed": "1"}, rows=9, order="a")
-    south = Hello(name="south", number=1, fields={"seed": "1"}, rows=9, order="a")
-    assert check_hellos(server, {"7": south, "8": north}, names) == {0: "8", 1: "7"}
-    with pytest.raises(
-        ValueError, match="got two; each party has one; expected a node of each party, got none of south"
-    ):
-        check_hellos(server, {"7": north, "8": north}, names)
-    few = Hello(name="south", number=1, fields={"seed": "2"}, rows=8, order="b")
-    with pytest.raises(ValueError, match=r"different studies: seed.*south and north have different studies"):
-        check_hellos(server, {"7": north, "8": few}, names)
+    north = Answer(hello=Hello(name="north", number=0, fields={"seed": "1"}, rows=9, order="a"))
+    south = Answer(hello=Hello(name="south", number=1, fields={"seed": "1"}, rows=9, order="a"))
+    other = Answer(failure="a node without party = ...")
+    assert find_parties(server, {7: south, 8: north, 9: other}, names) == {0: 8, 1: 7}
+    with pytest.raises(Stopped, match="got two; each party has one; .* got none of south; a node without party"):
+        find_parties(server, {7: north, 8: north, 9: other}, names)
+    few = Answer(hello=Hello(name="south", number=1, fields={"seed": "2"}, rows=8, order="b"))
+    with pytest.raises(Stopped, match=r"different studies: seed.*south and north have different studies"):
+        find_parties(server, {7: north, 8: few}, names)
+    other_rows = Answer(hello=Hello(name="south", number=1, fields={"seed": "1"}, rows=9, order="b"))
+    with pytest.raises(Stopped, match="not with the same ids"):
+        find_parties(server, {7: north, 8: other_rows}, names)

@@ -2,12 +2,13 @@
 
 No platform here: questions and answers are records of bytes. A question brings a party the frames that the server has
 for it; the answer has those that the party sends back, and its whole state goes to where the platform keeps it until
-the next question. One sum of a star is one question to all parties.
+the next question. The first question goes to all nodes: it opens the meeting, and asks who is there. After it, one sum
+of a star is one question to all parties: the total of the last sum goes down, the terms of the next one come up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -15,20 +16,28 @@ import msgspec
 from vpem.transports.datagrams import Hello, mismatch
 from vpem.transports.session import Frame, Session
 
+MOST_REPEATS = 10
+"""How often a question is asked again that came before the platform had kept what the last one left."""
+
 
 class Question(msgspec.Struct, frozen=True):
-    """What the server sends to one party."""
+    """What the server sends."""
 
-    frames: list[bytes]
-    begins: bool = False
-    """Whether this is the first one of a run: the party goes on from its last checkpoint, or begins."""
+    number: int
+    """In this run; 0 begins it: a party goes on from its last checkpoint, or begins."""
+    frames: dict[int, list[bytes]]
+    """By party; in the first question those for all, as no one knows yet which node is which party."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a party sends back."""
+    """What a node sends back."""
 
-    frames: list[bytes]
+    frames: list[bytes] = []
+    hello: Hello | None = None
+    """In the first answer: who it is, and what must be the same everywhere."""
     is_done: bool = False
+    is_early: bool = False
+    """Whether the party does not have yet what the last question has left: ask again."""
     failure: str | None = None
     """Why the study cannot go on, if it cannot."""
 
@@ -37,62 +46,79 @@ class Stopped(RuntimeError):  # noqa: N818 (it need not be an error)
     """A run that has ended before its study was done."""
 
 
-Record = TypeVar("Record", Question, Answer, Hello)
+Ask = Callable[[Mapping[int, Question]], Mapping[int, Answer]]
+"""Sends questions, by node, and returns the answers; raises Stopped if one does not come."""
+Record = TypeVar("Record", Question, Answer)
 
 
-def pack(record: Question | Answer | Hello) -> bytes:
+def pack(record: Question | Answer) -> bytes:
     """A record as bytes."""
     return msgspec.msgpack.encode(record)
 
 
-def unpack(content: bytes, kind: type[Record]) -> Record:
+def unpack(content: bytes | memoryview, kind: type[Record]) -> Record:
     """Inverse of `pack`; ValueError for bytes that are no such record."""
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except msgspec.DecodeError as error:
         raise ValueError(
-            f"expected a {kind.__name__.lower()} of this version of vpem, got other bytes ({error})"
+            f"expected {kind.__name__.lower()}s of this version of vpem, got other bytes ({error}); update the older"
         ) from None
 
 
 def answer(session: Session, server: int, question: Question) -> Answer:
     """Let a party's session take what the server has sent."""
     found: list[Frame] = []
-    if question.begins:
+    if question.number == 0:
         found += session.start() + session.connect(server)
-    for frame in question.frames:
-        found += session.receive(server, frame)
+    for content in question.frames.get(session.agent.number, ()):
+        found += session.receive(server, content)
     if server in session.losses:
-        return Answer([], failure=f"the server sent what it must not: {session.losses[server]}")
+        return Answer(failure=f"the server sent what it must not: {session.losses[server]}")
     agent = session.agent
-    return Answer([frame.content for frame in found], agent.is_done, agent.failure)
+    return Answer([frame.content for frame in found], is_done=agent.is_done, failure=agent.failure)
 
 
-def check_hellos(own: Hello, hellos: Mapping[str, Hello], names: Mapping[int, str]) -> dict[int, str]:
-    """Which node is which party; ValueError, all problems at once, if they do not fit each other or the study."""
-    problems, found = [], dict[int, str]()
-    for node, hello in hellos.items():
+def find_parties(own: Hello, answers: Mapping[int, Answer], names: Mapping[int, str]) -> dict[int, int]:
+    """Which node is which party; Stopped, with all problems at once, if they do not fit each other or the study.
+
+    Parameters
+    ----------
+    own : Hello
+        Of the server.
+    answers : mapping
+        First ones, by node; a node that is no party, and says why not, is left out if no party is missing.
+    names : mapping
+        Of the parties, by number.
+    """
+    problems, found, hellos = list[str](), dict[int, int](), list[Hello]()
+    for node, given in answers.items():
+        hello = given.hello
+        if hello is None:
+            continue
         if names.get(hello.number) != hello.name:
             problems.append(f"expected a party of the study ({', '.join(names.values())}), got {hello.name!r}")
         elif hello.number in found:
             problems.append(f"expected one node of {hello.name}, got two; each party has one")
+        problems += [text for other in [own, *hellos] if (text := mismatch(other, hello)) is not None]
+        hellos.append(hello)
         found.setdefault(hello.number, node)
     missing = [name for number, name in names.items() if number not in found]
     if missing:
-        problems.append(f"expected a node of each party, got none of {', '.join(missing)}")
-    others = list(hellos.values())
-    for place, hello in enumerate(others):
-        texts = (mismatch(other, hello) for other in [own, *others[:place]])
-        problems += [text for text in texts if text is not None]
+        said = [given.failure for given in answers.values() if given.hello is None and given.failure is not None]
+        problems += [f"expected a node of each party, got none of {', '.join(missing)}", *said]
     if problems:
-        raise ValueError("; ".join(dict.fromkeys(problems)))
+        raise Stopped("; ".join(dict.fromkeys(problems)))
     return found
 
 
 def drive(
     session: Session,
-    ask: Callable[[dict[int, Question]], dict[int, Answer]],
-    watch: Callable[[int], object] = lambda _: None,
+    own: Hello,
+    names: Mapping[int, str],
+    nodes: Iterable[int],
+    ask: Ask,
+    watch: Callable[[int, Mapping[int, Answer]], object] = lambda _, __: None,
 ) -> int:
     """Run the server's session until it and all parties are done; returns how many questions that took.
 
@@ -100,42 +126,75 @@ def drive(
     ----------
     session : Session
         One that has not started.
+    own : Hello
+        What the server says of itself.
+    names : mapping
+        Of the parties, by number.
+    nodes : iterable of int
+        Among which the parties are.
     ask : callable
-        Sends each party its question, and returns all answers.
     watch : callable
-        Called after each question with its number.
+        Called after each question with its number and the parties' answers.
 
     Raises
     ------
     Stopped
         If a party's agent, or the server's, has found that the study cannot go on.
     """
-    parties = session.agent.neighbours
     found = session.start()
-    for party in parties:
+    for party in session.agent.neighbours:
         found += session.connect(party)
-    done: set[int] = set()
-    number = 0
-    while len(done) < len(parties) or not session.agent.is_done:
-        questions = {
-            party: Question([frame.content for frame in found if frame.receiver == party], number == 0)
-            for party in parties
-            if number == 0 or any(frame.receiver == party for frame in found)
-        }
-        if not questions:
-            raise Stopped("all parties wait for each other; run it again to go on from the last checkpoints")
-        answers, found = ask(questions), []
+    opening = Question(0, _by_party(found))
+    answers = _ask(ask, dict.fromkeys(nodes, opening))
+    node_of = find_parties(own, answers, names)
+    number, done = 0, set[int]()
+    while True:
+        given = {party: answers[node] for party, node in node_of.items() if node in answers}
+        found = _take(session, given, names)
+        done |= {party for party, one in given.items() if one.is_done}
+        watch(number, given)
         number += 1
-        for party, given in sorted(answers.items()):
-            if given.failure is not None:
-                raise Stopped(given.failure)
-            if given.is_done:
-                done.add(party)
-            for frame in given.frames:
-                found += session.receive(party, frame)
-            if party in session.losses:
-                raise Stopped(f"{session.agent.name}: agent {party} sent what it must not: {session.losses[party]}")
-        if session.agent.failure is not None:
-            raise Stopped(session.agent.failure)
-        watch(number)
-    return number
+        frames = _by_party(found)
+        if not frames:
+            if len(done) == len(node_of) and session.agent.is_done:
+                return number
+            raise Stopped("all agents wait for each other; run it again to go on from the last checkpoints")
+        done -= frames.keys()
+        answers = _ask(ask, {node_of[party]: Question(number, {party: some}) for party, some in frames.items()})
+
+
+def _by_party(found: Iterable[Frame]) -> dict[int, list[bytes]]:
+    frames: dict[int, list[bytes]] = {}
+    for frame in found:
+        frames.setdefault(frame.receiver, []).append(frame.content)
+    return frames
+
+
+def _ask(ask: Ask, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
+    """All answers; a party that was asked too early is asked again."""
+    answers = dict(ask(questions))
+    for _ in range(MOST_REPEATS):
+        again = {node: questions[node] for node, given in answers.items() if given.is_early}
+        if not again:
+            return answers
+        answers |= ask(again)
+    raise Stopped(
+        "a party has lost its state, as its node was started again during the run; run it again to go on from the "
+        "last checkpoints"
+    )
+
+
+def _take(session: Session, given: Mapping[int, Answer], names: Mapping[int, str]) -> list[Frame]:
+    """Give the server's session what the parties have sent; Stopped if the study cannot go on."""
+    found: list[Frame] = []
+    for party, one in sorted(given.items()):
+        if one.failure is not None:
+            raise Stopped(f"{names[party]}: {one.failure}")
+        for content in one.frames:
+            if party in session.connected:
+                found += session.receive(party, content)
+        if party in session.losses:
+            raise Stopped(f"{names[party]} sent what it must not: {session.losses[party]}")
+    if session.agent.failure is not None:
+        raise Stopped(session.agent.failure)
+    return found

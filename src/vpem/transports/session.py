@@ -5,6 +5,7 @@ What must outlive the process (`vpem.transports.saving`) is saved before the fra
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -15,6 +16,10 @@ from vpem.core.agent.message import LocalProtocolError, Message, RemoteProtocolE
 from vpem.core.rows import Table
 from vpem.transports import wire
 from vpem.transports.saving import decode_lasting, has_changed, lasting
+
+
+PAUSED = struct.Struct("<H")
+"""Length of the secret, before it and the state."""
 
 
 class Frame(NamedTuple):
@@ -93,9 +98,11 @@ class Session:
         """All that the session knows, to go on from exactly here in another process: see `resume`.
 
         More than what is saved, from which an agent goes back to its last checkpoint; and of no use once this session
-        has got another event.
+        has got another event. It has the secrets of this epoch: seal it before it leaves the process.
         """
-        return wire.encode_state(self.agent.state)
+        agent = self.agent
+        secret = agent.identity.pack_secret(agent.state)
+        return PAUSED.pack(len(secret)) + secret + wire.encode_state(agent.state)
 
     @classmethod
     def resume(
@@ -107,9 +114,11 @@ class Session:
         save_parts: Callable[[list[wire.Part]], object] | None = None,
     ) -> Session:
         """The session that was paused, its links as they were; the agent has the same table and settings as then."""
-        state = wire.decode_state(paused)
+        start = PAUSED.size + PAUSED.unpack_from(paused)[0]
+        state = wire.decode_state(memoryview(paused)[start:])
         session = cls(agent, save=save, save_parts=save_parts)
         session.agent = agent.restored(state)
+        session.agent.identity.unpack_secret(state, bytes(paused[PAUSED.size : start]))
         session._saved, session._met = lasting(state), state.records
         session._links = set(session.connected)
         return session
