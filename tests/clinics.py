@@ -38,6 +38,7 @@ class Clinics:
         seed=0,
         gaps=0,
         rows="",
+        starts=2,
     ):
         self.folder = folder
         rng = np.random.default_rng(seed)
@@ -55,7 +56,7 @@ lease = "{lease}"
 patience = "{patience}"
 [model]
 components = 2
-starts = 2
+starts = {starts}
 {model}
 [network]
 links = "{links}"

@@ -34,8 +34,8 @@ MAY_IMPORT = {
     "extend": {"core", "model_format"},
     "study": {"core", "reading"},
     "studies": {
-        *("core", "datasets", "estimators", "files", "model_format", "models", "privacy", "reading", "report"),
-        *("simulation", "transports", "verdict", "words"),
+        *("core", "datasets", "estimators", "files", "model_format", "models", "planning", "privacy", "reading"),
+        *("report", "simulation", "transports", "verdict", "words"),
     },
     "demo": {"", "datasets", "figures", "metrics"},
 }

@@ -8,7 +8,7 @@ from vpem.core.network.differences import Differences
 from vpem.core.network.star import Star
 from vpem.privacy.masks import Masked
 from vpem.transports.datagrams import Hello
-from vpem.transports.flower import Answer, Question, Stopped, answer, drive, find_parties, pack, unpack
+from vpem.transports.flower import Answer, Question, Stopped, answer, drive, find_parties, open_run, pack, unpack
 
 STARS = {
     "random": {"init_params": "random", "max_iter": 3},
@@ -66,7 +66,9 @@ class Platform:
     def run(self, ask=None, n_nodes=None, watch=lambda *_: None):
         session = self.session(self.server)
         nodes = [FIRST + number for number in range(n_nodes or len(self.parties))]
-        found = drive(session, self.hello(self.server), self.names, nodes, ask or self.ask, watch)
+        ask = ask or self.ask
+        opened = open_run(session, self.hello(self.server), self.names, nodes, ask)
+        found = drive(session, opened, self.names, ask, watch=watch)
         self.ends[self.server] = session.agent
         return found
 
@@ -118,8 +120,7 @@ def test_a_party_that_is_asked_too_early_is_asked_again():
 
     def ask(questions):
         asked.append(len(questions))
-        found = platform.ask(questions) if len(asked) != 3 else {node: Answer(is_early=True) for node in questions}
-        return found
+        return platform.ask(questions) if len(asked) != 3 else {node: Answer(is_early=True) for node in questions}
 
     assert platform.run(ask) == 6
     assert len(asked) == 7
@@ -158,7 +159,7 @@ def test_nodes_must_be_the_parties_of_the_study():
     south = Answer(hello=Hello(name="south", number=1, fields={"seed": "1"}, rows=9, order="a"))
     other = Answer(failure="a node without party = ...")
     assert find_parties(server, {7: south, 8: north, 9: other}, names) == {0: 8, 1: 7}
-    with pytest.raises(Stopped, match="got two; each party has one; .* got none of south; a node without party"):
+    with pytest.raises(Stopped, match=r"got two; each party has one; .* got none of south; a node without party"):
         find_parties(server, {7: north, 8: north, 9: other}, names)
     few = Answer(hello=Hello(name="south", number=1, fields={"seed": "2"}, rows=8, order="b"))
     with pytest.raises(Stopped, match=r"different studies: seed.*south and north have different studies"):

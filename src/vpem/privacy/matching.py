@@ -70,7 +70,7 @@ class Matched(NamedTuple):
     """How many rows each party has brought."""
 
 
-class _Run:
+class Run:
     """What an agent has of one run."""
 
     def __init__(self, hellos: Mapping[int, Hello]):
@@ -126,7 +126,7 @@ class Matching:
         self.failure: str | None = None
         self._sealing = Sealing()
         self._hellos: dict[int, Hello] = {number: self._hello()}
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._early: list[Parcel] = []
         self._met: set[int] = set()
         self._done = 0
@@ -264,7 +264,7 @@ class Matching:
         self._run = None
         if len(self._hellos) < len(self.agents.names):
             return []
-        run = self._run = _Run(self._hellos)
+        run = self._run = Run(self._hellos)
         self._done, out = 0, list[Frame]()
         early, self._early = [one for one in self._early if one.run == run.number], []
         if self.ids is not None:
@@ -275,14 +275,14 @@ class Matching:
             out += self._take_sealed(run, parcel)
         return out
 
-    def _raise(self, run: _Run, points: list[bytes]) -> list[bytes]:
+    def _raise(self, run: Run, points: list[bytes]) -> list[bytes]:
         def tell(count: int) -> None:
             self._done += count
             self._tell(*self.progress)
 
         return raised(points, run.secret, tell)
 
-    def _pass_on(self, run: _Run, owner: int, points: list[bytes]) -> list[Frame]:
+    def _pass_on(self, run: Run, owner: int, points: list[bytes]) -> list[Frame]:
         """To the next that has not multiplied yet; to the matcher, if there is none."""
         owners = self.agents.owners
         following = owners[(owners.index(self.number) + 1) % len(owners)]
@@ -307,7 +307,7 @@ class Matching:
             self._early.append(parcel)
         return []
 
-    def _take_sealed(self, run: _Run, parcel: Parcel) -> list[Frame]:
+    def _take_sealed(self, run: Run, parcel: Parcel) -> list[Frame]:
         """A parcel of this run, for this agent."""
         name = self.agents.names[parcel.source]
         try:
@@ -329,7 +329,7 @@ class Matching:
             raise MatchingError(f"party {name!r} sent a list that it must not: {error}") from None
         raise MatchingError(f"party {name!r} sent a parcel of the kind {parcel.kind!r}")
 
-    def _take_points(self, run: _Run, parcel: Parcel, content: bytes) -> list[Frame]:
+    def _take_points(self, run: Run, parcel: Parcel, content: bytes) -> list[Frame]:
         owner, owners = parcel.owner, self.agents.owners
         is_final = parcel.kind == TOKENS
         before = (
@@ -355,7 +355,7 @@ class Matching:
 
     # The matcher
 
-    def _match(self, run: _Run) -> list[Frame]:
+    def _match(self, run: Run) -> list[Frame]:
         """Tell each owner which rows of the common table its places are."""
         names = self.agents.names
         n_rows, digest, rows = number_rows(run.lists, self.agents.join, run.number)
@@ -371,7 +371,7 @@ class Matching:
         out = [frame for owner in rows for frame in self._send(run, RESULT, owner, owner, head + rows[owner])]
         return out + self._compare(run)
 
-    def _take_result(self, run: _Run, parcel: Parcel, content: bytes) -> list[Frame]:
+    def _take_result(self, run: Run, parcel: Parcel, content: bytes) -> list[Frame]:
         head, rows = content[:40], np.frombuffer(content[40:], "<i8").astype(np.int64)
         n_rows = int.from_bytes(head[:8], "big")
         kept = rows[rows >= 0]
@@ -392,21 +392,21 @@ class Matching:
         ]
         return out + self._compare(run)
 
-    def _compare(self, run: _Run) -> list[Frame]:
+    def _compare(self, run: Run) -> list[Frame]:
         """MatchingError if the matcher has told others something else."""
         if len(set(run.checks.values())) > 1:
             raise MatchingError("expected one result for all parties, got different ones from the matcher")
         return []
 
-    def _has_result(self, run: _Run) -> bool:
+    def _has_result(self, run: Run) -> bool:
         return run.matched is not None or self.ids is None
 
-    def _all_agree(self, run: _Run) -> bool:
+    def _all_agree(self, run: Run) -> bool:
         return set(self.agents.owners) <= run.checks.keys()
 
     # Parcels and frames
 
-    def _send(self, run: _Run, kind: str, target: int, owner: int, content: bytes) -> list[Frame]:
+    def _send(self, run: Run, kind: str, target: int, owner: int, content: bytes) -> list[Frame]:
         parcel = Parcel(run.number, kind, self.number, target, owner, content)
         if target == self.number:
             sealed = self._sealing.close(self._sealing.public, run.number, label(parcel), content)

@@ -2,14 +2,14 @@
 
 No platform here: questions and answers are records of bytes. A question brings a party the frames that the server has
 for it; the answer has those that the party sends back, and its whole state goes to where the platform keeps it until
-the next question. The first question goes to all nodes: it opens the meeting, and asks who is there. After it, one sum
-of a star is one question to all parties: the total of the last sum goes down, the terms of the next one come up.
+the next question. The first question goes to all nodes: it opens the meeting, and asks who is there. After it, one
+sum of a star is one question to all parties: the total of the last sum goes down, the terms of the next come up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ class Question(msgspec.Struct, frozen=True):
     """In this run; 0 begins it: a party goes on from its last checkpoint, or begins."""
     frames: dict[int, list[bytes]]
     """By party; in the first question those for all, as no one knows yet which node is which party."""
+    purpose: str = "fit"
+    """What is run: the fit, or "match" before it."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -35,6 +37,8 @@ class Answer(msgspec.Struct, frozen=True):
     frames: list[bytes] = []
     hello: Hello | None = None
     """In the first answer: who it is, and what must be the same everywhere."""
+    matched: str | None = None
+    """In the first answer of a matching: digest of the rows that an earlier one has found."""
     is_done: bool = False
     is_early: bool = False
     """Whether the party does not have yet what the last question has left: ask again."""
@@ -44,6 +48,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 class Stopped(RuntimeError):  # noqa: N818 (it need not be an error)
     """A run that has ended before its study was done."""
+
+
+class Opened(NamedTuple):
+    """A run whose parties are known."""
+
+    node_of: Mapping[int, int]
+    """By party."""
+    answers: Mapping[int, Answer]
+    """Their first ones, by party."""
 
 
 Ask = Callable[[Mapping[int, Question]], Mapping[int, Answer]]
@@ -112,20 +125,13 @@ def find_parties(own: Hello, answers: Mapping[int, Answer], names: Mapping[int, 
     return found
 
 
-def drive(
-    session: Session,
-    own: Hello,
-    names: Mapping[int, str],
-    nodes: Iterable[int],
-    ask: Ask,
-    watch: Callable[[int, Mapping[int, Answer]], object] = lambda _, __: None,
-) -> int:
-    """Run the server's session until it and all parties are done; returns how many questions that took.
+def open_run(session: Session, own: Hello, names: Mapping[int, str], nodes: Iterable[int], ask: Ask) -> Opened:
+    """Ask all nodes who they are, and let the parties' sessions and the server's begin.
 
     Parameters
     ----------
     session : Session
-        One that has not started.
+        The server's; one that has not started.
     own : Hello
         What the server says of itself.
     names : mapping
@@ -133,6 +139,38 @@ def drive(
     nodes : iterable of int
         Among which the parties are.
     ask : callable
+
+    Raises
+    ------
+    Stopped
+        If a party is missing, or has another study or other rows.
+    """
+    found = session.start()
+    for party in session.agent.neighbours:
+        found += session.connect(party)
+    opening = Question(0, _by_party(found), own.purpose)
+    answers = _ask(ask, dict.fromkeys(nodes, opening))
+    node_of = find_parties(own, answers, names)
+    return Opened(node_of, {party: answers[node] for party, node in node_of.items()})
+
+
+def drive(
+    session: Session,
+    opened: Opened,
+    names: Mapping[int, str],
+    ask: Ask,
+    *,
+    purpose: str = "fit",
+    watch: Callable[[int, Mapping[int, Answer]], object] = lambda _, __: None,
+) -> int:
+    """Run the server's session until it and all parties are done; returns how many questions that took.
+
+    Parameters
+    ----------
+    session, names, ask :
+        As for `open_run`.
+    opened : Opened
+    purpose : str
     watch : callable
         Called after each question with its number and the parties' answers.
 
@@ -141,15 +179,9 @@ def drive(
     Stopped
         If a party's agent, or the server's, has found that the study cannot go on.
     """
-    found = session.start()
-    for party in session.agent.neighbours:
-        found += session.connect(party)
-    opening = Question(0, _by_party(found))
-    answers = _ask(ask, dict.fromkeys(nodes, opening))
-    node_of = find_parties(own, answers, names)
+    node_of, given = opened
     number, done = 0, set[int]()
     while True:
-        given = {party: answers[node] for party, node in node_of.items() if node in answers}
         found = _take(session, given, names)
         done |= {party for party, one in given.items() if one.is_done}
         watch(number, given)
@@ -160,7 +192,9 @@ def drive(
                 return number
             raise Stopped("all agents wait for each other; run it again to go on from the last checkpoints")
         done -= frames.keys()
-        answers = _ask(ask, {node_of[party]: Question(number, {party: some}) for party, some in frames.items()})
+        questions = {node_of[party]: Question(number, {party: some}, purpose) for party, some in frames.items()}
+        answers = _ask(ask, questions)
+        given = {party: answers[node_of[party]] for party in frames}
 
 
 def _by_party(found: Iterable[Frame]) -> dict[int, list[bytes]]:

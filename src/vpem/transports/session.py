@@ -17,7 +17,6 @@ from vpem.core.rows import Table
 from vpem.transports import wire
 from vpem.transports.saving import decode_lasting, has_changed, lasting
 
-
 PAUSED = struct.Struct("<H")
 """Length of the secret, before it and the state."""
 
