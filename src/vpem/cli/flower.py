@@ -25,6 +25,9 @@ ROWS = 1000
 def init(
     study: Annotated[Path, typer.Argument(help="The shared file of a study, a star.")],
     folder: Annotated[Path, typer.Argument(help="For the app; it must not have one yet.")] = Path("flower-app"),
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Make keys for all parties on this machine, for a simulation.")
+    ] = False,
 ) -> None:
     """Write an app for Flower that runs a study, as in these examples.
 
@@ -39,6 +42,12 @@ def init(
     from vpem.words import as_time
 
     found = write_app(study, folder)
+    if keys:
+        from vpem.studies.local import find_files, make_keys
+        from vpem.studies.shared import read_study
+
+        made = make_keys(read_study(study), find_files(found, study.resolve().parent))
+        say(f"keys made for {', '.join(made) or 'no one, as all have some'}, by an authority of this try alone")
     most = most_questions(found, ROWS)
     say(f"an app for Flower: {folder}; how to run it is in {folder / 'README.md'}")
     say(f"for all parties: {folder / 'study.toml'}; send the same copy to each")

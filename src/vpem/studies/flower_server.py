@@ -98,6 +98,8 @@ class _Serving:
         self.names = {number: one.name for number, one in enumerate(self.study.parties)}
         self.sent = self.received = self.n_questions = 0
         self.seconds = 0.0
+        """That the last question took."""
+        self.n_rows = 1
 
     def run(self) -> int:
         journal, study = self.journal, self.study
@@ -113,8 +115,8 @@ class _Serving:
             opened = open_run(session, self.seat.hello(), self.names, nodes, self.ask)
             for name in self.names.values():
                 journal.tell(Here(name))
-            rows = next(given.hello.rows for given in opened.answers.values() if given.hello is not None)
-            journal.tell(Note(expected_time(study, rows or 1, self.seconds / self.n_questions)))
+            self.n_rows = next(given.hello.rows for given in opened.answers.values() if given.hello is not None) or 1
+            journal.tell(Note(expected_time(study, self.n_rows, self.seconds)))
             drive(session, opened, self.names, self.ask, watch=partial(self._show, session))
         finally:
             for problem in ledger.write(self.seat.party.folder, FIT):
@@ -125,7 +127,7 @@ class _Serving:
         """Ask, and see how long it takes."""
         began = time.monotonic()
         answers = self.platform.ask(questions)
-        self.seconds += time.monotonic() - began
+        self.seconds = time.monotonic() - began
         self.n_questions += 1
         self.sent += sum(len(one) for asked in questions.values() for some in asked.frames.values() for one in some)
         self.received += sum(len(one) for given in answers.values() for one in given.frames)
@@ -165,7 +167,9 @@ class _Serving:
         phase = session.agent.state.progress.phase
         self.journal.tell(Progress(phase, 0, 0, None, self.sent, self.received))
 
-    def _show(self, session: Session, *_: object) -> None:
+    def _show(self, session: Session, number: int, _: object) -> None:
+        if number == 2:  # the first ones may have had to start processes, or to compile
+            self.journal.tell(Note(expected_time(self.study, self.n_rows, self.seconds, number + 1)))
         tell_progress(session, self.journal, self.sent, self.received)
 
 
@@ -185,10 +189,10 @@ def most_questions(study: Study, n_rows: int, kmeans_iterations: int = 60) -> in
     return 2 + labels + sum(part.times for part in parts)
 
 
-def expected_time(study: Study, n_rows: int, seconds: float) -> str:
-    """What a run takes, in words, if a question takes so many seconds."""
-    most = most_questions(study, n_rows)
+def expected_time(study: Study, n_rows: int, seconds: float, done: int = 1) -> str:
+    """What a run takes, in words, if a question takes so many seconds and some have been asked."""
+    most = max(most_questions(study, n_rows) - done, 0)
     return (
         f"a question to all parties takes {as_time(seconds)} here; this fit takes at most "
-        f"{as_count(most, 'question')}, {as_time(most * seconds)}; it ends sooner if it converges sooner"
+        f"{as_count(most, 'question')} more, {as_time(most * seconds)}, and fewer if it converges sooner"
     )
