@@ -3,7 +3,7 @@
 Every agent draws an X25519 key for each epoch and tells the public half in the meeting. Two agents have a secret from
 their two keys (HKDF with SHA-256, bound to the epoch and both public halves). From it come the masks of each sum
 (ChaCha20 under a key of its own) and the tags of messages (keyed BLAKE2). Nothing of this is saved, and nothing comes
-from a seed.
+from a seed. An agent whose every event has a process of its own hands its key on in memory, sealed.
 """
 
 from __future__ import annotations
