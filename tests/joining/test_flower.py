@@ -199,11 +199,18 @@ def test_a_party_refuses_a_run_of_another_study(tmp_path, capsys):
     clinics = Clinics(tmp_path, links="star", model=PLAIN, starts=1)
     own = tmp_path / "own.toml"
     own.write_text((tmp_path / "study.toml").read_text().replace("differences", "exact"))
-    nodes = {place: {"party": str(tmp_path / name / "clinic.toml")} for place, name in enumerate(NAMES)}
+    shared = str(tmp_path / "study.toml")
+    nodes = {
+        place: {"party": str(tmp_path / name / "clinic.toml"), "study": shared} for place, name in enumerate(NAMES)
+    }
     nodes[2]["study"] = str(own)
     with pytest.raises(Stopped, match=r"got none of south; this node cannot take part \(StudyFileError\)"):
         Platform(clinics, nodes).run()
-    assert "got a run of another: network.sum differ" in capsys.readouterr().err
+    assert "got a run with another network.sum" in capsys.readouterr().err
+    del nodes[2]["study"]
+    with pytest.raises(Stopped, match="got none of south"):
+        Platform(clinics, nodes).run()
+    assert 'expected study="..." beside party="..."' in capsys.readouterr().err
 
 
 def test_what_is_wrong_with_a_table_stays_with_its_party(tmp_path, capsys):

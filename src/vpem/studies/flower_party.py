@@ -72,30 +72,27 @@ def needs_keys(study: Study) -> bool:
 
 
 def find_party(study: Study, node: Config, config: Config) -> PartyFile | None:
-    """Which party a node is, by its own config, or in a simulation by its number; None if it is none.
-
-    Raises
-    ------
-    StudyFileError
-        If the node's own copy of the study is another one than that of the run.
-    """
+    """Which party a node is, by its own config, or in a simulation by its number; None if it is none."""
     if "party" in node:
-        if "study" in node:
-            own = read_study(str(node["study"]))
-            differing = sorted(
-                name
-                for name in own.digests.keys() | study.digests.keys()
-                if own.digests.get(name) != study.digests.get(name)
-            )
-            if differing:
-                raise StudyFileError(
-                    f"expected the study of {node['study']}, got a run of another: {', '.join(differing)} differ"
-                )
+        _check_study(study, node.get("study"))
         return read_party(str(node["party"]), study, has_table="table" not in node)
     number = node.get("partition-id")
     if number is None or not config.get("folder") or int(number) >= len(study.parties):
         return None
     return find_files(study, Path(str(config["folder"])))[study.names[int(number)]]
+
+
+def _check_study(study: Study, path: Any) -> None:
+    """Raise StudyFileError unless the run has the study of the party's own copy: it must not choose the sum."""
+    if path is None:
+        raise StudyFileError(
+            'expected study="..." beside party="..." in the node config, with the path of the party\'s own copy '
+            "of the study, got none; without it, a run could bring any study"
+        )
+    own = read_study(str(path)).digests
+    differing = sorted(name for name in own.keys() | study.digests.keys() if own.get(name) != study.digests.get(name))
+    if differing:
+        raise StudyFileError(f"expected the study of {path}, got a run with another {', '.join(differing)}")
 
 
 @dataclass(frozen=True)
