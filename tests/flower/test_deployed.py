@@ -20,7 +20,7 @@ from flower.federation import Federation, wait_for
 pytestmark = pytest.mark.flower
 
 SECONDS = 400
-"""For a whole run; a question takes 4 to 9 s on a machine that does nothing else."""
+"""For a whole run; on a machine with far too much to do, a question took 30 s."""
 MODEL = 'init = "random"\ntol = 0\nmax_iter = 3\n'
 
 
@@ -99,7 +99,7 @@ def test_a_masked_study_with_tls_and_authenticated_nodes(tmp_path):
 
 
 def test_a_node_that_dies_and_a_superlink_that_is_restarted(tmp_path):
-    clinics = Clinics(tmp_path / "study", links="star", model=MODEL.replace("3", "8"), starts=1, patience="10min")
+    clinics = Clinics(tmp_path / "study", links="star", model=MODEL.replace("3", "5"), starts=1, patience="10min")
     with Federation(tmp_path / "federation", insecure=True) as federation:
         study = Deployed(federation, clinics)
         thread, said = study.begin()

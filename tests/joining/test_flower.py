@@ -17,7 +17,7 @@ from vpem.studies.flower_party import Kept, take_question
 from vpem.studies.flower_server import expected_time, most_questions, serve
 from vpem.studies.local import find_files, make_keys
 from vpem.studies.shared import read_study
-from vpem.transports.flower import Answer, Stopped, pack, unpack
+from vpem.transports.flower import Answer, Failed, Stopped, pack, unpack
 
 PLAIN = 'init = "labels"\ntol = 1e-6\naccelerate = "squarem"'
 MASKED = 'init = "random"\ntol = 0\nmax_iter = 4'
@@ -248,6 +248,25 @@ def test_a_table_that_changes_during_a_run_ends_it(tmp_path):
     platform.ask = ask
     with pytest.raises(Stopped, match="the study or the table has changed during the run"):
         platform.run()
+
+
+def test_a_fit_that_fails_says_why_and_how_to_begin_again(tmp_path):
+    clinics = Clinics(tmp_path, links="star", model=PLAIN, starts=1)
+    path = tmp_path / "east" / "table.csv"
+    whole = path.read_text()
+    first, *lines = whole.splitlines()
+    path.write_text(
+        "\n".join([first, *(",".join([*line.split(",")[:2], "1e200"]) for line in lines[:3]), *lines[3:]])
+    )
+    for _ in range(2):
+        with pytest.raises(Failed, match=r"east.*to begin again after a change, remove state and state.earlier"):
+            Platform(clinics).run()
+    path.write_text(whole)
+    for folder in [*(tmp_path / name / "results" for name in NAMES), tmp_path / "server-results"]:
+        for name in ("state", "state.earlier"):
+            (folder / name).unlink(missing_ok=True)
+    Platform(clinics).run()
+    check_models(clinics, 1e-9)
 
 
 def test_a_study_without_what_it_needs_says_so(tmp_path):

@@ -62,15 +62,14 @@ class GridPlatform:
             if not name:
                 raise Stopped("the SuperLink has not taken a question; see its log")
             waiting[name] = node
-        answers: dict[int, Answer] = {}
+        late = Answer(failure=f"its node has not answered within {self.patience:g} s")
+        answers = dict.fromkeys(questions, late)
         end, pause = time.monotonic() + self.patience, PAUSE
-        while waiting:
+        while waiting and time.monotonic() < end:
             for reply in self.grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id)
                 answers[node] = _answer(reply)
                 pause = PAUSE
-            if waiting and time.monotonic() > end:
-                raise Stopped(f"{len(waiting)} nodes have not answered within {self.patience:g} s")
             if waiting:
                 time.sleep(pause)
                 pause = min(1.2 * pause, LONGEST_PAUSE)

@@ -101,41 +101,28 @@ study = '''
 
 def readme_text(study: Study) -> str:
     """How to run the app."""
-    options = json.dumps(f'party="/path/to/{study.parties[0].name}.toml" study="/path/to/study.toml"')
+    party = study.parties[0].name
     return f"""# Study {study.name} on Flower
 
 Every party has the same copy of `study.toml`, and a file of its own with its table, keys and folder.
 
-## On one machine, as a simulation
+On one machine, as a simulation, with the parties' own files in the folder of the study or one level below:
 
-In `~/.flwr/config.toml`:
-
-```toml
-[superlink.simulation]
-address = ":local:"
-options.num-supernodes = {len(study.parties)}
+```sh
+flwr run . local --stream --federation-config 'num-supernodes={len(study.parties)}'
 ```
 
-```bash
-flwr run . simulation --stream
+On a federation, each party starts its node so, beside the options for TLS and authentication:
+
+```sh
+flower-supernode --superlink HOST:PORT ... --node-config 'party="/path/to/{party}.toml" study="/path/to/study.toml"'
 ```
 
-The parties' own files are looked for in the folder of the study, and below it.
+Then, with the server's own file on the machine of the SuperLink:
 
-## On a federation
-
-At each party, beside the usual options for TLS and authentication:
-
-```bash
-flower-supernode --superlink HOST:PORT --root-certificates ca.crt --auth-supernode-private-key key \\
-    --node-config '{options[1:-1].replace(chr(92), "")}'
-```
-
-The server's own file is on the machine of the SuperLink:
-
-```bash
+```sh
 flwr run . NAME --stream --run-config 'server="/path/to/server.toml"'
 ```
 
-A run that was interrupted goes on with the same command. vpem's documentation has all steps: howto/flower.
+A run that was interrupted goes on with the same command. All steps are in vpem's documentation, docs/howto/flower.md.
 """

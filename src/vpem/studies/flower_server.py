@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +22,7 @@ from vpem.studies.private import PartyFile, read_party
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note
-from vpem.transports.flower import Answer, Question, Stopped, drive, open_run
+from vpem.transports.flower import Answer, Failed, Question, Stopped, drive, open_run
 from vpem.transports.outcomes import Here, Outcome, Progress
 from vpem.transports.session import Session
 from vpem.words import as_count, as_time
@@ -79,12 +78,12 @@ def serve(config: Config, platform: Platform, write: Callable[[str], object]) ->
         try:
             found = _Serving(seat, platform, journal).run()
         except Stopped as stopped:
-            outcome = Outcome("failed", str(stopped))
-            with suppress(OSError):
-                journal.tell(outcome)
-            raise Stopped(
-                f"{stopped}; the state is in {folder} and in the parties' folders: the next flwr run goes on from it"
-            ) from None
+            journal.tell(Outcome("failed", str(stopped)))
+            kind, where = type(stopped), f"the state is in {folder} and in the parties' folders"
+            remedy = "the next flwr run goes on from it"
+            if kind is Failed:
+                remedy = "to begin again after a change, remove state and state.earlier from all of them"
+            raise kind(f"{stopped}; {where}: {remedy}") from None
         journal.tell(Outcome("finished"))
         return found
 

@@ -47,7 +47,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Stopped(RuntimeError):  # noqa: N818 (it need not be an error)
-    """A run that has ended before its study was done."""
+    """A run that has ended before its study was done; the next one goes on."""
+
+
+class Failed(Stopped):
+    """A study that cannot go on, as its agents have found."""
 
 
 class Opened(NamedTuple):
@@ -177,7 +181,7 @@ def drive(
     Raises
     ------
     Stopped
-        If a party's agent, or the server's, has found that the study cannot go on.
+        If a party does not go on; Failed if a party's agent, or the server's, has found that the study cannot.
     """
     node_of, given = opened
     number, done = 0, set[int]()
@@ -222,13 +226,14 @@ def _take(session: Session, given: Mapping[int, Answer], names: Mapping[int, str
     """Give the server's session what the parties have sent; Stopped if the study cannot go on."""
     found: list[Frame] = []
     for party, one in sorted(given.items()):
-        if one.failure is not None:
-            raise Stopped(f"{names[party]}: {one.failure}")
         for content in one.frames:
             if party in session.connected:
                 found += session.receive(party, content)
         if party in session.losses:
             raise Stopped(f"{names[party]} sent what it must not: {session.losses[party]}")
     if session.agent.failure is not None:
-        raise Stopped(session.agent.failure)
+        raise Failed(session.agent.failure)
+    for party, one in sorted(given.items()):
+        if one.failure is not None:
+            raise Stopped(f"{names[party]}: {one.failure}")
     return found
