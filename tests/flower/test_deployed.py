@@ -8,8 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from clinics import NAMES
-from joining.test_flower import RESOLUTION, Clinics, MaskedClinics, check_models
+from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models
 from vpem.studies.flower_files import write_app
 from vpem.studies.writing import server_text
 

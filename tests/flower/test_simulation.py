@@ -1,10 +1,8 @@
 """`flwr run` in Flower's simulation: the same model as the library's own simulation."""
 
-import numpy as np
 import pytest
 
-from clinics import NAMES
-from joining.test_flower import PLAIN, RESOLUTION, Clinics, MaskedClinics, check_models
+from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models
 from vpem.studies.flower_files import write_app
 from vpem.studies.flower_server import most_questions
 
@@ -13,13 +11,7 @@ pytest.importorskip("ray", reason="no ray: pip install 'vpem[flower]' to test st
 
 from flower.federation import Federation
 
-SECONDS = 240
-
-
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory):
-    with Federation(tmp_path_factory.mktemp("federation"), simulation=True) as found:
-        yield found
+SECONDS = 300
 
 
 def run(federation, clinics):
@@ -30,20 +22,16 @@ def run(federation, clinics):
     said = federation.run(app, "--federation-config", f"num-supernodes={len(NAMES)}", seconds=SECONDS)
     assert "all parties are done" in said, said
     assert "a question to all parties takes" in said
-    n_questions = int(said.rsplit("the run has taken ", 1)[1].split()[0])
-    assert n_questions <= most_questions(study, len(clinics.X))
-    return said
+    assert int(said.rsplit("the run has taken ", 1)[1].split()[0]) <= most_questions(study, len(clinics.X))
 
 
-def test_a_plain_study(federation, tmp_path):
-    clinics = Clinics(tmp_path, links="star", model=PLAIN, starts=1)
-    run(federation, clinics)
-    assert check_models(clinics, 1e-9).converged_
-
-
-def test_a_masked_study(federation, tmp_path):
-    clinics = MaskedClinics(tmp_path, model='init = "random"\ntol = 0\nmax_iter = 3')
-    run(federation, clinics)
-    check_models(clinics, RESOLUTION)
-    labels = np.loadtxt(tmp_path / "north" / "results" / "rows.csv", delimiter=",", skiprows=1, usecols=1)
-    assert len(labels) == len(clinics.X)
+@pytest.mark.long
+def test_models_are_those_of_the_simulation(tmp_path):
+    """One federation for both, as it takes seconds to start."""
+    with Federation(tmp_path / "federation", simulation=True) as federation:
+        plain = Clinics(tmp_path / "plain", links="star", model='init = "labels"\ntol = 1e-6', starts=1)
+        run(federation, plain)
+        assert check_models(plain, 1e-9).converged_
+        masked = MaskedClinics(tmp_path / "masked", model='init = "random"\ntol = 0\nmax_iter = 3')
+        run(federation, masked)
+        check_models(masked, RESOLUTION)

@@ -8,21 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clinics import NAMES, Clinics
+from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models
 from joining.test_masked import SURE, Unmatched, compare
 from vpem.cli.app import app
-from vpem.models import load
 from vpem.studies.flower_files import write_app
 from vpem.studies.flower_party import Kept, take_question
 from vpem.studies.flower_server import expected_time, most_questions, serve
-from vpem.studies.local import find_files, make_keys
 from vpem.studies.shared import read_study
 from vpem.transports.flower import Answer, Failed, Stopped, pack, unpack
 
 PLAIN = 'init = "labels"\ntol = 1e-6\naccelerate = "squarem"'
-MASKED = 'init = "random"\ntol = 0\nmax_iter = 4'
-RESOLUTION = 1e-6
-"""Of masked sums, in log-densities, beside the simulation's exact ones; see docs/privacy.md."""
 
 
 class Platform:
@@ -62,27 +57,6 @@ class Platform:
             return serve(self.config, self, self.lines.append)
         finally:
             self.ask = self.whole_ask
-
-
-class MaskedClinics(Clinics):
-    """Under masks, with keys."""
-
-    def __init__(self, folder, model=MASKED, **arguments):
-        super().__init__(folder, links="star", network='sum = "masked"', model=model, starts=1, **arguments)
-        make_keys(self.study, find_files(self.study, folder))
-
-
-def check_models(clinics, tolerance):
-    """Each party's folder has its part of the simulation's model."""
-    expected = clinics.expected()
-    for place, name in enumerate(NAMES):
-        folder = clinics.folder / name / "results"
-        found = load(folder / "model.vpem")
-        np.testing.assert_allclose(found.weights_, expected.weights_, rtol=0, atol=tolerance)
-        np.testing.assert_allclose(found.means_, expected.means_[:, [2 * place, 2 * place + 1]], rtol=tolerance)
-        written = {"rows.csv", "report.html", "verdict.json", "ledger.jsonl", "state", "log.jsonl"}
-        assert written <= {one.name for one in folder.iterdir()}
-    return expected
 
 
 def hidden(clinics, seen):
