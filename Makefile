@@ -8,7 +8,7 @@ FIGURES := $(VENV)/.installed-figures
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: help demo test lint types docs pytest test-processors test-network soak bench bench-network format clean
+.PHONY: help demo test lint types docs pytest test-processors test-network test-flower soak bench bench-network format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -56,6 +56,9 @@ test-processors: $(STAMP) ## the tests that compare bits, engines or digits, as 
 
 test-network: $(STAMP) ## real processes with faults: kills, cuts, bad connections, strangers; minutes
 	REQUIRE_ALL=$(REQUIRE_ALL) $(PYTEST) -m network tests/network
+
+test-flower: $(STAMP) ## a SuperLink and SuperNodes of Flower as processes, with faults; minutes
+	REQUIRE_ALL=$(REQUIRE_ALL) $(BIN)/python -m pytest -m flower tests/flower
 
 KILLS ?= 100
 

@@ -10,13 +10,16 @@ import networkx as nx
 import numpy as np
 
 import vpem
+from vpem.models import load
 from vpem.reading import write
 from vpem.studies.joining import join
-from vpem.studies.local import find_files, local_copy
+from vpem.studies.local import find_files, local_copy, make_keys
 from vpem.studies.rows import row_digests
 from vpem.studies.shared import read_study
 from vpem.studies.writing import party_text
 
+RESOLUTION = 1e-6
+"""Of a fit under masks, beside the simulation's exact one; docs/privacy.md says what sums are rounded to."""
 SALT = "00112233445566778899aabbccddeeff"
 NAMES = ("north", "east", "south")
 PROGRAM = [sys.executable, "-c", "from vpem.cli import main; main()"]
@@ -38,6 +41,7 @@ class Clinics:
         seed=0,
         gaps=0,
         rows="",
+        starts=2,
     ):
         self.folder = folder
         rng = np.random.default_rng(seed)
@@ -55,7 +59,7 @@ lease = "{lease}"
 patience = "{patience}"
 [model]
 components = 2
-starts = 2
+starts = {starts}
 {model}
 [network]
 links = "{links}"
@@ -142,3 +146,24 @@ salt = "{SALT}"
         for thread in threads:
             thread.join()
         return found
+
+
+class MaskedClinics(Clinics):
+    """Under masks, with keys."""
+
+    def __init__(self, folder, model='init = "random"\ntol = 0\nmax_iter = 4', **arguments):
+        super().__init__(folder, links="star", network='sum = "masked"', model=model, starts=1, **arguments)
+        make_keys(self.study, find_files(self.study, folder))
+
+
+def check_models(clinics, tolerance):
+    """Each party's folder has its part of the simulation's model."""
+    expected = clinics.expected()
+    for place, name in enumerate(NAMES):
+        folder = clinics.folder / name / "results"
+        found = load(folder / "model.vpem")
+        np.testing.assert_allclose(found.weights_, expected.weights_, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(found.means_, expected.means_[:, [2 * place, 2 * place + 1]], rtol=tolerance)
+        written = {"rows.csv", "report.html", "verdict.json", "ledger.jsonl", "state", "log.jsonl"}
+        assert written <= {one.name for one in folder.iterdir()}
+    return expected

@@ -43,10 +43,11 @@ def pytest_report_header():
 
 def pytest_collection_modifyitems(config, items):
     """Tests with faults in real networks take minutes: they are only run if they are asked for."""
-    if "network" not in config.option.markexpr:
-        left_out = [item for item in items if item.get_closest_marker("network")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    for marker in ("network", "flower"):
+        if marker not in config.option.markexpr:
+            left_out = [item for item in items if item.get_closest_marker(marker)]
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -312,7 +312,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     """The estimator as it was after its fit."""
     k = about.n_components
     _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
-    model, summation, density = _estimator(about, network, path)
+    model, summation, density = _estimator(about, network, path, is_part="part.json" in archive.namelist())
     shapes = [density.block_shapes(k, len(hub.columns), hub.members) for hub in network.named_hubs()]
     n_bytes = 8 * sum(math.prod(shape) for own in shapes for shape in own.values())
     _check(n_bytes <= LARGEST_ARRAYS, path, f"its arrays would take {n_bytes:,} bytes")
@@ -359,7 +359,9 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     return model
 
 
-def _estimator(about: Description, network: Network, path: Any) -> tuple[VerticalMixture, Summation, Density]:
+def _estimator(
+    about: Description, network: Network, path: Any, *, is_part: bool
+) -> tuple[VerticalMixture, Summation, Density]:
     """Before its fit; with the summation and the density that it fits with."""
     arguments: dict[str, Any] = msgspec.structs.asdict(about.parameters)
     try:
@@ -390,7 +392,7 @@ def _estimator(about: Description, network: Network, path: Any) -> tuple[Vertica
         # They raise for values that no fit would take.
         model._settings()
         model._init_params()
-        if len(network.parties) > 1:  # one party's part has the summation of them all
+        if not is_part:  # which knows only its own party of the network
             summation.check(network)
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(f"expected a model in {path}, got arguments that are wrong: {error}") from None

@@ -16,6 +16,7 @@ from vpem.privacy import points
 from vpem.privacy.ids import IdError, spell
 from vpem.privacy.matching import Matching
 from vpem.privacy.parcels import HELLO, LIST, MAGIC, Hello, MatchingError, Parcel, routes
+from vpem.privacy.pausing import pause, resume
 from vpem.privacy.points import PointError
 
 LISTS = [[1, 2, 3, 4, 5], [5, 4, 9, 3], [3, 5, 7, 4]]
@@ -35,6 +36,20 @@ def test_it_is_the_join_of_the_ids(data):
         assert "expected rows that all parties have, got none" in reasons.pop()
     else:
         check(agents, lists, join)
+
+
+@pytest.mark.parametrize("server", [True, False])
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_every_event_may_be_in_another_process(join, server):
+    agents = make(LISTS, join=join, server=server)
+
+    def renew(sender, frame):
+        number = frame.receiver
+        paused = pause(agents[number])
+        agents[number] = resume(make(LISTS, join=join, server=server)[number], paused)
+
+    drive(agents, rng=np.random.default_rng(1), watch=renew)
+    check(agents, LISTS, join)
 
 
 def test_counts_are_known_to_all_and_an_empty_intersection_is_told_with_them():

@@ -1,6 +1,6 @@
 """The program `vpem`: arguments to calls of the library, nothing else."""
 
-from vpem.cli import fitting, selecting, planning, explaining, showing, studies, privacy  # isort: skip (the order)
+from vpem.cli import fitting, selecting, planning, explaining, showing, studies, privacy, flower  # isort: skip (the order)
 from vpem.cli.app import app
 
 
@@ -9,4 +9,4 @@ def main() -> None:
     app()
 
 
-__all__ = ["main", "explaining", "fitting", "planning", "privacy", "selecting", "showing", "studies"]
+__all__ = ["main", "explaining", "fitting", "flower", "planning", "privacy", "selecting", "showing", "studies"]

@@ -100,7 +100,9 @@ def init(
     if example:
         from vpem.studies.example import write_example
 
-        path = write_example(folder)
+        if links not in (None, "star", "tree"):
+            raise ValueError(f"expected links tree or star for the example, got {links}")
+        path = write_example(folder, star=links == "star")
         say(f"an example of three clinics: {path}\ntry it: vpem study up {path}")
         return
     name = _ask(name, "name of the study", fields.name)

@@ -3,7 +3,7 @@
 Every agent draws an X25519 key for each epoch and tells the public half in the meeting. Two agents have a secret from
 their two keys (HKDF with SHA-256, bound to the epoch and both public halves). From it come the masks of each sum
 (ChaCha20 under a key of its own) and the tags of messages (keyed BLAKE2). Nothing of this is saved, and nothing comes
-from a seed.
+from a seed. An agent whose every event has a process of its own hands its key on in memory, sealed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ NEEDED = "pip install 'vpem[privacy]'"
 
 
 class Keys:
-    """The private half of an agent's key; lives as long as the epoch."""
+    """The private half of an agent's key; lives as long as the epoch.
 
-    def __init__(self) -> None:
-        self._private = _curve().X25519PrivateKey.generate()
+    Parameters
+    ----------
+    private : bytes, optional
+        Of the same key in an earlier process of the agent; drawn anew if not given.
+    """
+
+    def __init__(self, private: bytes | None = None) -> None:
+        curve = _curve().X25519PrivateKey
+        self._private = curve.generate() if private is None else curve.from_private_bytes(private)
         self.public: bytes = self._private.public_key().public_bytes_raw()
         self._shared: dict[tuple[int, bytes, bytes], bytes] = {}
 
@@ -36,6 +43,12 @@ class Keys:
 
     def __reduce__(self) -> Any:
         raise TypeError("expected keys to stay in the memory of their process, got an attempt to save them")
+
+    @property
+    def private(self) -> bytes:
+        """The private half: for the next process of the same agent, sealed, and for no file."""
+        found: bytes = self._private.private_bytes_raw()
+        return found
 
     def shared(self, epoch: int, peer: Position, theirs: bytes, purpose: bytes) -> bytes:
         """32 bytes that only this agent and a peer know; WrongMessageError if the peer's public half is none."""

@@ -157,6 +157,14 @@ class Masked(Summation):
         keys = Keys()
         return keys.public, keys
 
+    def pack_secret(self, secret: Keys | None) -> bytes:
+        """The private key."""
+        return b"" if secret is None else secret.private
+
+    def unpack_secret(self, content: bytes) -> Keys | None:
+        """The same keys."""
+        return Keys(content) if content else None
+
     def tag(self, place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:
         """From a secret of both ends."""
         return link_tag(place, peer, parts)

@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from typing import Any
 
 from vpem.core.network.hubs import Position
 from vpem.core.network.summation import WrongMessageError
 from vpem.privacy.keys import Keys
 
+NONCE_BYTES = 12
+
 
 class SealError(ValueError):
     """Sealed bytes that were altered, or are for another receiver, run or purpose."""
 
 
-class Sealing:
-    """One agent's key for what it sends and gets; a label is used once in a run between two agents."""
+def close_box(secret: bytes, about: bytes, content: bytes) -> bytes:
+    """Seal something for oneself, under a secret of 32 bytes."""
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    def __init__(self) -> None:
-        self._keys = Keys()
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    return nonce + ChaCha20Poly1305(secret).encrypt(nonce, content, about)
+
+
+def open_box(secret: bytes, about: bytes, sealed: bytes) -> bytes:
+    """Inverse of `close_box`; SealError if it was altered, or is about something else."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    try:
+        content: bytes = ChaCha20Poly1305(secret).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], about)
+    except (InvalidTag, ValueError):
+        raise SealError("the seal does not fit") from None
+    return content
+
+
+class Sealing:
+    """One agent's key for what it sends and gets; a label is used once in a run between two agents.
+
+    Parameters
+    ----------
+    private : bytes, optional
+        Of the same key in an earlier process of the agent.
+    """
+
+    def __init__(self, private: bytes | None = None) -> None:
+        self._keys = Keys(private)
         self.public = self._keys.public
+
+    @property
+    def private(self) -> bytes:
+        """The private half, for the agent's next process."""
+        return self._keys.private
 
     def close(self, theirs: bytes, run: bytes, label: bytes, content: bytes) -> bytes:
         """Seal for a receiver."""

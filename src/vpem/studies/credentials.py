@@ -61,6 +61,17 @@ class CertificateCredentials:
             signature = self._key.sign(content)
         return len(self._own).to_bytes(PREFIX, "big") + self._own + bytes(signature)
 
+    def secret(self, purpose: bytes) -> bytes:
+        """32 bytes that follow from the party's key, and that no one without it can find."""
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        private = self._key.private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return HKDF(SHA256(), 32, None, b"vpem " + purpose).derive(private)
+
     def verify(self, name: str, content: bytes, proof: bytes) -> None:
         """Raise ValueError unless the key of this agent's certificate has signed these bytes."""
         from cryptography import x509

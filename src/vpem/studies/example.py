@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from vpem.core.network.parties import SERVER
 from vpem.datasets import load_breast_cancer_parties
 from vpem.reading import write
 from vpem.studies.linking import drawn_links
 from vpem.studies.shared import Member, Options, Study
-from vpem.studies.writing import new_salt, party_text, study_text, write_new
+from vpem.studies.writing import new_salt, party_text, server_text, study_text, write_new
 
 CLINICS = {"north": "mean", "east": "error", "south": "worst"}
 """Name of a clinic, and which of the data's parties it is."""
 
 
-def write_example(folder: Path) -> Path:
+def write_example(folder: Path, *, star: bool = False) -> Path:
     """Write a study of three clinics, each with its own folder, table and file; returns the shared file.
 
-    Every clinic has its rows in an order of its own.
+    Every clinic has its rows in an order of its own. Around a server, sums are masked.
     """
     data = load_breast_cancer_parties()
     parties = tuple(Member(name, f"127.0.0.1:{7450 + place}", name) for place, name in enumerate(CLINICS))
-    options = Options(components=2, covariance="diag", starts=1, init="labels")
+    n_parties = len(parties)
+    options = Options(components=2, covariance="diag", starts=1, init="random" if star else "labels")
     study = Study(
         name="tumours",
-        model=options,
+        model=replace(options, accelerate="squarem") if star else options,
         parties=parties,
-        server=None,
-        shape="tree",
-        links=drawn_links("tree", len(parties)),
+        server=Member(SERVER, f"127.0.0.1:{7450 + n_parties}", SERVER) if star else None,
+        shape="star" if star else "tree",
+        links=tuple((place, n_parties) for place in range(n_parties)) if star else drawn_links("tree", n_parties),
         salt=new_salt(),
         seed=1,
         sum="differences",  # plain, so that it can be tried without keys, and start from labels
         patience=600.0,
+        sum="masked" if star else "differences",
     )
     write_new(folder / "study.toml", study_text(study))
+    if star:
+        write_new(folder / "server" / "server.toml", server_text())
     rng = np.random.default_rng(0)
     for name, kind in CLINICS.items():
         order, columns = rng.permutation(len(data.data)), data.partition[kind]

@@ -34,13 +34,15 @@ class Fields:
         Of a TOML file.
     what : str
         What the file is, for the error if there is none.
+    text : str, optional
+        Its contents, if they have come another way.
     """
 
-    def __init__(self, path: str | os.PathLike[str], what: str):
+    def __init__(self, path: str | os.PathLike[str], what: str, text: str | None = None):
         self.path, self.problems = Path(path), list[tuple[int, str]]()
         """Lines and what is wrong with them."""
         try:
-            text = self.path.read_text(encoding="utf-8-sig")
+            text = self.path.read_text(encoding="utf-8-sig") if text is None else text
             self.content = tomllib.loads(text)
         except FileNotFoundError:
             raise StudyFileError(f"{path}: expected {what}, found no such file") from None

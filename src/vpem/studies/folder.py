@@ -136,6 +136,13 @@ class Checkpoints:
             )
         return None
 
+    def glance(self) -> None:
+        """Go on saving after another process of the same run, without reading what it has saved."""
+        path = self.folder / STATE
+        if path.exists() and (found := _read(path)) is not None:
+            self._check(path, found[0].belongs)
+            self._names = {name for name, _ in found[0].arrays}
+
     def _check(self, path: Path, found: Belongs) -> None:
         if found == self.belongs:
             return

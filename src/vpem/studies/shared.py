@@ -244,15 +244,21 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def read_study(path: str | os.PathLike[str]) -> Study:
+def read_study(path: str | os.PathLike[str], text: str | None = None) -> Study:
     """Read and check the shared file of a study.
+
+    Parameters
+    ----------
+    path : path
+    text : str, optional
+        What the file says, if it has come another way; the path is then where it would be.
 
     Raises
     ------
     StudyFileError
         With all that is wrong, line by line.
     """
-    found = Fields(path, "the shared file of a study")
+    found = Fields(path, "the shared file of a study", text)
     version = found.take("vpem", fields.whole(1))
     if version is not None and version > FORMAT:
         found.add(("vpem",), f"expected format {FORMAT}, got {version}; update vpem to read this file")

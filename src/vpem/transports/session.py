@@ -5,6 +5,7 @@ What must outlive the process (`vpem.transports.saving`) is saved before the fra
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -15,6 +16,9 @@ from vpem.core.agent.message import LocalProtocolError, Message, RemoteProtocolE
 from vpem.core.rows import Table
 from vpem.transports import wire
 from vpem.transports.saving import decode_lasting, has_changed, lasting
+
+PAUSED = struct.Struct("<H")
+"""Length of the secret, before it and the state."""
 
 
 class Frame(NamedTuple):
@@ -88,6 +92,35 @@ class Session:
         """
         state = decode_lasting(saved, agent)
         return cls(agent.restored(state), save=save, save_parts=save_parts)
+
+    def pause(self) -> bytes:
+        """All that the session knows, to go on from exactly here in another process: see `resume`.
+
+        More than what is saved, from which an agent goes back to its last checkpoint; and of no use once this session
+        has got another event. It has the secrets of this epoch: seal it before it leaves the process.
+        """
+        agent = self.agent
+        secret = agent.identity.pack_secret(agent.state)
+        return PAUSED.pack(len(secret)) + secret + wire.encode_state(agent.state)
+
+    @classmethod
+    def resume(
+        cls,
+        agent: Agent,
+        paused: bytes | memoryview,
+        *,
+        save: Callable[[bytes], object] | None = None,
+        save_parts: Callable[[list[wire.Part]], object] | None = None,
+    ) -> Session:
+        """The session that was paused, its links as they were; the agent has the same table and settings as then."""
+        start = PAUSED.size + PAUSED.unpack_from(paused)[0]
+        state = wire.decode_state(memoryview(paused)[start:])
+        session = cls(agent, save=save, save_parts=save_parts)
+        session.agent = agent.restored(state)
+        session.agent.identity.unpack_secret(state, bytes(paused[PAUSED.size : start]))
+        session._saved, session._met = lasting(state), state.records
+        session._links = set(session.connected)
+        return session
 
     @property
     def connected(self) -> frozenset[int]:

@@ -111,6 +111,17 @@ class Identity:
             return None
         return meeting.held_up(state.records, state.members)
 
+    def pack_secret(self, state: AgentState) -> bytes:
+        """What the agent keeps secret in this epoch, for its next process; see `unpack_secret`."""
+        epoch, _, secret = self._greeting
+        return self.agreement.summation.pack_secret(secret) if epoch == state.epoch else b""
+
+    def unpack_secret(self, state: AgentState, content: bytes) -> None:
+        """Go on with the secret of an earlier process of the same agent, in the same epoch."""
+        own = state.records.get(self.number)
+        if own is not None and content:
+            self._greeting = state.epoch, own.greeting, self.agreement.summation.unpack_secret(content)
+
     def has_met(self, state: AgentState) -> bool:
         """Whether the agent has what its summation keeps secret in this epoch, if messages have tags."""
         return not self.agreement.summation.has_tags or self._greeting[0] == state.epoch

@@ -261,6 +261,14 @@ class Summation(ABC):
         """
         return b"", None
 
+    def pack_secret(self, secret: Any) -> bytes:  # noqa: ARG002 (of those that have one)
+        """What `greet` has kept, as bytes: for an agent that goes on at once in another process of its own."""
+        return b""
+
+    def unpack_secret(self, content: bytes) -> Any:  # noqa: ARG002 (likewise)
+        """Inverse of `pack_secret`."""
+        return None
+
     def tag(self, place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:  # noqa: ARG002
         """Proof of the contents of a message on the link with a peer, at most 16 bytes; both ends find the same.
 

@@ -1,0 +1,57 @@
+"""Commands for studies on Flower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vpem.cli.app import app, plainly, say
+
+flower = typer.Typer(
+    no_args_is_help=True, help="Studies on a federation that runs Flower. Example: `vpem flower init study.toml`"
+)
+app.add_typer(flower, name="flower")
+
+ROUND = 9.0
+"""Seconds of a question on a federation, measured."""
+ROWS = 1000
+"""How many questions a fit takes does not depend on the rows, but for a few at the start."""
+
+
+@flower.command()
+@plainly
+def init(
+    study: Annotated[Path, typer.Argument(help="The shared file of a study, a star.")],
+    folder: Annotated[Path, typer.Argument(help="For the app; it must not have one yet.")] = Path("flower-app"),
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Make keys for all parties on this machine, for a simulation.")
+    ] = False,
+) -> None:
+    """Write an app for Flower that runs a study, as in these examples.
+
+    - `vpem flower init study.toml`
+    - `flwr run flower-app`
+
+    Where the file says nothing else, the study gets what takes few rounds: one start from labels (random under masks)
+    and squarem. All parties use the copy of study.toml that is in the app's folder.
+    """
+    from vpem.studies.flower_files import write_app
+    from vpem.studies.flower_server import most_questions
+    from vpem.words import as_time
+
+    found = write_app(study, folder)
+    if keys:
+        from vpem.studies.local import find_files, make_keys
+        from vpem.studies.shared import read_study
+
+        made = make_keys(read_study(study), find_files(found, study.resolve().parent))
+        say(f"keys made for {', '.join(made) or 'no one, as all have some'}, by an authority of this try alone")
+    most = most_questions(found, ROWS)
+    say(f"an app for Flower: {folder}; how to run it is in {folder / 'README.md'}")
+    say(f"for all parties: {folder / 'study.toml'}; send the same copy to each")
+    say(
+        f"at most {most} questions to all parties, of about {ROUND:g} s each on a federation: "
+        f"{as_time(most * ROUND)}; the run itself measures them, and says how long it will take"
+    )

@@ -1,0 +1,197 @@
+"""The server of a study on Flower, without Flower itself: what it asks, and how long that will take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from vpem.core.network.parties import SERVER, make_network
+from vpem.planning.exchanges import Study as Planned
+from vpem.planning.exchanges import fit_exchanges
+from vpem.studies.fields import StudyFileError
+from vpem.studies.flower_party import FIT, MATCH, Config, hello_of_match, needs_keys, read_config, tell_progress
+from vpem.studies.folder import open_folder
+from vpem.studies.joining import LOG, restore
+from vpem.studies.ledger import Ledger
+from vpem.studies.local import find_files
+from vpem.studies.matching import NOTHING, MatchSession, make_matching
+from vpem.studies.private import PartyFile, read_party
+from vpem.studies.seats import Seat, matched_seat, take_seat
+from vpem.studies.shared import Study
+from vpem.studies.telling import Journal, Lines, Note
+from vpem.transports.flower import Answer, Failed, Question, Stopped, drive, open_run
+from vpem.transports.outcomes import Here, Outcome, Progress
+from vpem.transports.session import Session
+from vpem.words import as_count, as_time
+
+
+class Platform(Protocol):
+    """What the server's part needs of Flower."""
+
+    def nodes(self) -> list[int]:
+        """Nodes that are connected."""
+
+    def ask(self, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
+        """Send questions and wait for all answers; Stopped if one does not come."""
+
+
+def find_server(study: Study, config: Config) -> PartyFile:
+    """The server's own file: the one that the run's config names, or in a simulation the one beside the parties'."""
+    if config.get("server"):
+        return read_party(str(config["server"]), study)
+    folder = Path(str(config.get("folder") or ""))
+    if not config.get("folder") or not folder.is_dir():
+        raise StudyFileError(
+            "expected the path of the server's own file, on the machine of the SuperLink, as server in the run's "
+            "config, got none; try flwr run . NAME --run-config 'server=\"/home/vpem/server.toml\"'"
+        )
+    return find_files(study, folder)[SERVER]
+
+
+def serve(config: Config, platform: Platform, write: Callable[[str], object]) -> int:
+    """Run a study as its server until all parties are done; returns how many questions that took.
+
+    Parameters
+    ----------
+    config : mapping
+        Of the run.
+    platform : Platform
+    write : callable
+        Gets lines for people.
+
+    Raises
+    ------
+    Stopped
+        If the run has ended before the study was done; the next one goes on from the checkpoints.
+    """
+    study = read_config(config)
+    own = find_server(study, config)
+    seat = take_seat(study, own, insecure=not needs_keys(study), fresh=True)
+    folder = seat.party.folder
+    with open_folder(folder, seat.n_bytes), Journal(folder / LOG) as journal:
+        journal.watch = Lines(write).tell
+        for note in seat.notes:
+            journal.tell(Note(note))
+        try:
+            found = _Serving(seat, platform, journal).run()
+        except Stopped as stopped:
+            journal.tell(Outcome("failed", str(stopped)))
+            kind, where = type(stopped), f"the state is in {folder} and in the parties' folders"
+            remedy = "the next flwr run goes on from it"
+            if kind is Failed:
+                remedy = "to begin again after a change, remove state and state.earlier from all of them"
+            raise kind(f"{stopped}; {where}: {remedy}") from None
+        journal.tell(Outcome("finished"))
+        return found
+
+
+class _Serving:
+    """One run of the server."""
+
+    def __init__(self, seat: Seat, platform: Platform, journal: Journal):
+        self.seat, self.platform, self.journal = seat, platform, journal
+        self.study = seat.study
+        self.names = {number: one.name for number, one in enumerate(self.study.parties)}
+        self.sent = self.received = self.n_questions = 0
+        self.seconds = 0.0
+        """That the last question took."""
+        self.n_rows = 1
+
+    def run(self) -> int:
+        journal, study = self.journal, self.study
+        journal.begin(study, self.seat.number, set())
+        nodes = self._wait()
+        if self.seat.unmatched is not None:
+            nodes = self._match(nodes)
+            self.seat = matched_seat(self.seat, NOTHING)
+        session, _ = restore(self.seat, journal)
+        ledger = Ledger(study.names)
+        session.note = ledger.note
+        try:
+            opened = open_run(session, self.seat.hello(), self.names, nodes, self.ask)
+            for name in self.names.values():
+                journal.tell(Here(name))
+            self.n_rows = next(given.hello.rows for given in opened.answers.values() if given.hello is not None) or 1
+            journal.tell(Note(expected_time(study, self.n_rows, self.seconds)))
+            drive(session, opened, self.names, self.ask, watch=partial(self._show, session))
+        finally:
+            for problem in ledger.write(self.seat.party.folder, FIT):
+                journal.tell(Note(problem))
+        return self.n_questions
+
+    def ask(self, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
+        """Ask, and see how long it takes."""
+        began = time.monotonic()
+        answers = self.platform.ask(questions)
+        self.seconds = time.monotonic() - began
+        self.n_questions += 1
+        self.sent += sum(len(one) for asked in questions.values() for some in asked.frames.values() for one in some)
+        self.received += sum(len(one) for given in answers.values() for one in given.frames)
+        return answers
+
+    def _wait(self) -> list[int]:
+        """Nodes, when there are as many as parties."""
+        wanted, end = len(self.names), time.monotonic() + self.study.patience
+        while len(found := self.platform.nodes()) < wanted:
+            if time.monotonic() > end:
+                raise Stopped(
+                    f"expected {wanted} nodes, one of each party, got {len(found)} within "
+                    f"{as_time(self.study.patience)}; start the SuperNodes of all parties"
+                )
+            time.sleep(0.5)
+        return found
+
+    def _match(self, nodes: list[int]) -> list[int]:
+        """Let the parties find their common rows, unless they know them; returns the parties' nodes."""
+        ledger, unmatched = Ledger(self.study.names), self.seat.unmatched
+        assert unmatched is not None, "there is something to match"
+        session: Any = MatchSession(
+            make_matching(self.study, self.seat.number, unmatched, self.seat.credentials), ledger
+        )
+        try:
+            opened = open_run(session, hello_of_match(self.seat), self.names, nodes, self.ask)
+            known = {given.matched for given in opened.answers.values()}
+            if len(known) > 1 or None in known:
+                watch = partial(self._show_match, session)
+                drive(session, opened, self.names, self.ask, purpose=MATCH, watch=watch)
+        finally:
+            for problem in ledger.write(self.seat.party.folder, MATCH):
+                self.journal.tell(Note(problem))
+        return list(opened.node_of.values())
+
+    def _show_match(self, session: Any, *_: object) -> None:
+        phase = session.agent.state.progress.phase
+        self.journal.tell(Progress(phase, 0, 0, None, self.sent, self.received))
+
+    def _show(self, session: Session, number: int, _: object) -> None:
+        if number == 2:  # the first ones may have had to start processes, or to compile
+            self.journal.tell(Note(expected_time(self.study, self.n_rows, self.seconds, number + 1)))
+        tell_progress(session, self.journal, self.sent, self.received)
+
+
+def most_questions(study: Study, n_rows: int, kmeans_iterations: int = 60) -> int:
+    """How many questions a fit takes at most, without repairs: one for the meeting, each sum, and the last total."""
+    asked = study.model
+    network = make_network({one.name: [place] for place, one in enumerate(study.parties)}, "star")
+    planned = Planned(
+        n_rows=max(n_rows, asked.components),
+        n_components=asked.components,
+        init_params=asked.init,
+        n_init=asked.starts,
+        accelerate=asked.accelerate,
+    )
+    parts = fit_exchanges(study.summation, network, planned, asked.max_iter, kmeans_iterations)
+    labels = asked.starts if asked.init == "labels" else 0
+    return 2 + labels + sum(part.times for part in parts)
+
+
+def expected_time(study: Study, n_rows: int, seconds: float, done: int = 1) -> str:
+    """What a run takes, in words, if a question takes so many seconds and some have been asked."""
+    most = max(most_questions(study, n_rows) - done, 0)
+    return (
+        f"a question to all parties takes {as_time(seconds)} here; this fit takes at most "
+        f"{as_count(most, 'question')} more, {as_time(most * seconds)}, and fewer if it converges sooner"
+    )
