@@ -35,13 +35,8 @@ MAY_IMPORT = {
     "extend": {"core", "model_format"},
     "study": {"core", "reading"},
     "studies": {
-<<<<<<< HEAD
-        *("core", "datasets", "estimators", "files", "model_format", "models", "privacy", "reading", "report"),
-        *("simulation", "tables", "transports", "verdict", "words"),
-=======
         *("core", "datasets", "estimators", "files", "model_format", "models", "planning", "privacy", "reading"),
-        *("report", "simulation", "transports", "verdict", "words"),
->>>>>>> flower19
+        *("report", "simulation", "tables", "transports", "verdict", "words"),
     },
     "demo": {"", "datasets", "figures", "metrics"},
 }

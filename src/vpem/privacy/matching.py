@@ -53,38 +53,7 @@ from vpem.privacy.points import (
 from vpem.privacy.runs import HEAD_BYTES, Matched, Run, shuffled
 from vpem.privacy.sealing import SealError, Sealing
 
-<<<<<<< HEAD
 __all__ = ["Matched", "Matching"]
-=======
-
-class Matched(NamedTuple):
-    """What a party knows in the end."""
-
-    rows: NDArray[np.int64]
-    """(n_ids,): which row of the common table each of its rows is, in the order of its own table; -1 if none."""
-    n_rows: int
-    """Of the common table."""
-    digest: str
-    """The same at all parties."""
-    counts: Mapping[str, int]
-    """How many rows each party has brought."""
-
-
-class Run:
-    """What an agent has of one run."""
-
-    def __init__(self, hellos: Mapping[int, Hello]):
-        self.hellos = dict(hellos)
-        encoded = msgspec.msgpack.encode([self.hellos[number] for number in sorted(self.hellos)])
-        self.number = hashlib.sha256(b"vpem matching" + encoded).digest()[:16]
-        self.secret, self.order = b"", list[int]()
-        self.lists: dict[int, list[bytes]] = {}
-        """At the matcher: the finished ones."""
-        self.raised: set[int] = set()
-        """Owners whose lists this agent has multiplied: a label is sealed once."""
-        self.matched: Matched | None = None
-        self.checks: dict[int, bytes] = {}
->>>>>>> flower19
 
 
 class Matching:
@@ -279,13 +248,7 @@ class Matching:
         return out
 
     def _raise(self, run: Run, points: list[bytes]) -> list[bytes]:
-<<<<<<< HEAD
         return raised(points, run.secret, self._count)
-=======
-        def tell(count: int) -> None:
-            self._done += count
-            self._tell(*self.progress)
->>>>>>> flower19
 
     def _count(self, count: int) -> None:
         self._done += count
@@ -381,14 +344,7 @@ class Matching:
         return out + self._compare(run)
 
     def _take_result(self, run: Run, parcel: Parcel, content: bytes) -> list[Frame]:
-<<<<<<< HEAD
         if parcel.source != self.agents.matcher:
-=======
-        head, rows = content[:40], np.frombuffer(content[40:], "<i8").astype(np.int64)
-        n_rows = int.from_bytes(head[:8], "big")
-        kept = rows[rows >= 0]
-        if parcel.source != self.agents.matcher or len(rows) != len(run.order) or len(np.unique(kept)) < len(kept):
->>>>>>> flower19
             raise PointError("expected a position for each row, from the matcher")
         counts = {self.agents.names[owner]: run.hellos[owner].count for owner in self.agents.owners}
         run.matched = run.read_result(content, counts)
@@ -408,15 +364,6 @@ class Matching:
             raise MatchingError("expected one result for all parties, got different ones from the matcher")
         return []
 
-<<<<<<< HEAD
-=======
-    def _has_result(self, run: Run) -> bool:
-        return run.matched is not None or self.ids is None
-
-    def _all_agree(self, run: Run) -> bool:
-        return set(self.agents.owners) <= run.checks.keys()
-
->>>>>>> flower19
     # Parcels and frames
 
     def _send(self, run: Run, kind: str, target: int, owner: int, content: bytes) -> list[Frame]:

@@ -36,9 +36,8 @@ def write_example(folder: Path, *, star: bool = False) -> Path:
         links=tuple((place, n_parties) for place in range(n_parties)) if star else drawn_links("tree", n_parties),
         salt=new_salt(),
         seed=1,
-        sum="differences",  # plain, so that it can be tried without keys, and start from labels
+        sum="masked" if star else "differences",  # plain, so that it can be tried without keys, and start from labels
         patience=600.0,
-        sum="masked" if star else "differences",
     )
     write_new(folder / "study.toml", study_text(study))
     if star:
