@@ -236,6 +236,7 @@ class _Running:
 
     def serve(self, without: Collection[int]) -> Outcome:
         """Give the session its events until the run is over."""
+        self.session.send_early(self._send)
         self._send(self.session.start())
         for peer in sorted(set(without) & set(self.session.agent.neighbours)):
             self._send(self.session.abandon(peer))
