@@ -1,6 +1,8 @@
 """A network of sessions with links that break, and processes that die; events come in any order that links allow."""
 
 from collections import deque
+from contextlib import suppress
+from functools import partial
 
 from vpem.files import replacing
 from vpem.transports.session import Session
@@ -16,10 +18,12 @@ class Network:
     make : callable
         Returns all agents, new.
     folder : Path
+    early : bool
+        Whether frames go out before an event's work is done.
     """
 
-    def __init__(self, make, folder):
-        self.make, self.folder = make, folder
+    def __init__(self, make, folder, early=False):
+        self.make, self.folder, self.early = make, folder, early
         self.sessions, self.lines = {}, {}
         self.n_saved = dict.fromkeys((agent.number for agent in make()), 0)
         self.neighbours = {agent.number: agent.neighbours for agent in make()}
@@ -45,6 +49,8 @@ class Network:
             self.sessions[number] = Session.restore(agent, self.path(number).read_bytes(), save=save)
         else:
             self.sessions[number] = Session(agent, save=save)
+        if self.early:
+            self.sessions[number].send_early(partial(self.post, number))
         self.post(number, self.sessions[number].start())
 
     def link(self, one, other):
@@ -113,6 +119,20 @@ class Network:
         frame = item if change is None else change(item)
         length = session.expects(sender, frame[: session.HEADER_BYTES]) if len(frame) >= session.HEADER_BYTES else 1
         return session.receive(sender, frame) if length else []
+
+    def die_at_work(self, line):
+        """Hand over what comes next on a line to a process that dies when it has sent the first frames of the event.
+
+        So it does before it works on, if it has early ones; if not, what the event returns is not posted.
+        """
+
+        def send(frames):
+            self.post(line[1], frames)
+            raise InterruptedError
+
+        self.sessions[line[1]].send_early(send)
+        with suppress(InterruptedError):
+            self.deliver(line)
 
     def step(self, line, change=None):
         """Hand over and post; links that a session wants closed are closed."""

@@ -44,12 +44,13 @@ MAY_IMPORT_EVERYTHING = {"", "cli"}
 
 # The same for the rooms of the core.
 CORE_MAY_IMPORT = {
-    "network": {"compiling"},
+    "network": {"compiling", "rooms"},
+    "rooms": set(),
     "compiling": set(),
-    "blocks": {"network", "rows", "compiling"},
+    "blocks": {"network", "rows", "rooms", "compiling"},
     "decisions": {"network", "blocks", "rows"},
     "settings": {"network", "blocks"},
-    "agent": {"network", "blocks", "decisions", "settings", "rows"},
+    "agent": {"network", "blocks", "decisions", "settings", "rows", "rooms"},
     "rows": set(),
 }
 

@@ -129,6 +129,40 @@ def test_sums_of_the_same_terms_become_exact(kind, graph, width, spread, silence
             np.testing.assert_allclose(memory["below"], below, rtol=1e-12, atol=1e-9)
 
 
+class Watched(Differences):
+    """Makes every carry again from the last one, and from what its sum has changed."""
+
+    given, n_redone = {}, 0
+
+    def begin(self, place, carry, term):
+        self.given[place.position] = carry
+        return super().begin(place, carry, term)
+
+    def end(self, place, state):
+        values, carry = super().end(place, state)
+        if changes := self.changes(state):
+            again = self.redo(self.given[place.position], changes)
+            assert again.keys() == carry.keys()
+            for name, array in carry.items():
+                assert again[name].tobytes() == array.tobytes(), name
+            assert sum(one.nbytes for one in changes.values()) < 2000, "codes, not memories"
+            Watched.n_redone += 1
+        return values, carry
+
+
+@given(connected_graphs(fewest_agents=1), st.booleans(), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_what_is_carried_can_be_made_again_from_changes(graph, is_star, width, seed):
+    network = network_of("star" if is_star else graph)
+    rng, shape = np.random.default_rng(seed), Shape(20, width, 1)
+    adder = MessageAdder(Watched(Star() if is_star else Tree()), network)
+    terms = 10 * rng.normal(size=(len(network.hubs), shape.n_values))
+    before = Watched.n_redone
+    for _ in range(4):
+        adder.add(terms, shape, SERIES, 0)
+        terms += rng.normal(size=terms.shape) * (rng.random(terms.shape) < 0.3)
+    assert Watched.n_redone == before + 3 * len(network.positions), "all but the first, which is new"
+
+
 @given(st.integers(0, 2**32 - 1))
 def test_rows_that_change_their_mind_are_heard(seed):
     """A row that was decided by a wide margin, and then is decided otherwise."""

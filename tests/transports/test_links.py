@@ -74,6 +74,11 @@ class End:
             self.link.consume()
 
 
+def cut(content):
+    """A datagram of these bytes."""
+    return datagrams.Datagram(content[: datagrams.HEADER_BYTES], content[datagrams.HEADER_BYTES :])
+
+
 class World:
     """Two ends and what is on its way between them."""
 
@@ -120,8 +125,8 @@ class World:
     def damage(self, number, place):
         line = self.lines[number]
         place = place % len(line) if line else 0
-        if line and len(line[place]) >= datagrams.HEADER_BYTES:
-            content = bytearray(line[place])
+        if line and line[place].n_bytes >= datagrams.HEADER_BYTES:
+            content = bytearray(b"".join(line[place]))
             kind = self.random.randrange(3)
             most = datagrams.HEADER_BYTES if content[5] == PIECE else len(content)
             if kind == 0:
@@ -130,7 +135,7 @@ class World:
                 del content[self.random.randrange(len(content)) :]
             else:
                 content += b"x"
-            line[place] = bytes(content)
+            line[place] = cut(bytes(content))
 
     def check(self):
         """Frames are whole, in order, at most once; what was lost is known at both ends."""
@@ -186,7 +191,7 @@ def act(world, action, number, place):
     elif action == "end":
         end.note(end.link.end("as the session wants", world.now, pause=place % 3))
     elif action == "garbage":
-        line.append(world.random.randbytes(place % 200))
+        line.append(cut(world.random.randbytes(place % 200)))
 
 
 @given(
@@ -260,7 +265,7 @@ def test_nothing_is_sent_again_because_it_is_slow():
     world.ends[0].send(30)
     for _ in range(100):  # two leases; keepalives arrive at once, the data is on its way
         world.pump()
-        slow = [datagram for datagram in world.lines[1] if datagram[5] == PIECE]
+        slow = [datagram for datagram in world.lines[1] if datagram.head[5] == PIECE]
         world.lines[1] = slow
         while world.lines[0]:
             world.arrive(0)
@@ -357,6 +362,6 @@ def test_a_mismatch_is_named(changes, words):
 
 @given(st.binary(max_size=300))
 def test_garbage_is_no_datagram(content):
-    assert decode(content) is None
-    start = encode(Header(HELLO, 0, 1, 0, 1, 1, 1, 1, 0), b"")[: datagrams.HEADER_BYTES]
-    assert decode(start + content) is None or content == b""
+    assert decode(cut(content)) is None
+    start = encode(Header(HELLO, 0, 1, 0, 1, 1, 1, 1, 0), b"").head
+    assert decode(datagrams.Datagram(start, content)) is None or content == b""

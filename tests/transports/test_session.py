@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from sessions import DOWN, UP, Network
 from studies import STUDIES, agree, bits, make_study, run, table, two_agents
+from vpem import Differences, Tree
 from vpem.agents import Agent, LocalProtocolError, Session
+from vpem.core.agent import carrying
 from vpem.core.agent.meeting import Record, decode_records, encode_records
 from vpem.core.agent.message import KINDS, Message
 from vpem.transports import wire
@@ -19,6 +21,7 @@ SHORT = {
     "ring": (nx.cycle_graph(3), {"init_params": "random", "max_iter": 2}),
     "path with hubs": (nx.path_graph(3), {"hops": 1, "max_iter": 2, "init_params": "random"}),
     "two starts": (nx.path_graph(2), {"n_init": 2, "max_iter": 1, "init_params": "random"}),
+    "changes": (nx.path_graph(3), {"summation": Differences(Tree()), "init_params": "random", "max_iter": 3}),
 }
 NEW_ROWS = table()[:5] * 1.5
 
@@ -63,21 +66,24 @@ def outcome(network):
 def test_sessions_come_to_the_bits_of_agents_in_one_process(study, tmp_path):
     make = maker(study, STUDIES)
     expected = bits(run(make()).agents.values())
+    network = Network(make, tmp_path, early=True).start().run()
+    assert bits(network.agents) == expected
     network = Network(make, tmp_path).start().run()
     assert bits(network.agents) == expected
     assert {agent.state.epoch for agent in network.agents} == {0}, "links that come up one by one are one meeting"
 
 
 @pytest.mark.parametrize("study", SHORT)
-@pytest.mark.parametrize("moment", ["before", "after saving", "after sending half"])
-def test_a_process_may_die_at_every_event_of_a_study(study, moment, tmp_path):
+@pytest.mark.parametrize("moment", ["before", "after saving", "after sending half", "at work, after sending"])
+def test_a_process_may_die_at_every_event_of_a_study(study, moment, tmp_path, monkeypatch):
+    monkeypatch.setattr(carrying, "SHARE", 0)  # checkpoints have changes, however large
     make, columns = maker(study), columns_of(study)
     calm = Network(make, tmp_path).start()
     finish(calm, columns)
     expected = outcome(calm)
     n_events = 0
     while True:
-        network = Network(make, tmp_path).start()
+        network = Network(make, tmp_path, early=moment == "at work, after sending").start()
         left, victim = n_events, None
         for _ in range(10_000):
             ready = network.ready()
@@ -88,7 +94,9 @@ def test_a_process_may_die_at_every_event_of_a_study(study, moment, tmp_path):
                 continue
             if left == 0:
                 victim = ready[n_events % len(ready)][1]
-                if moment != "before":
+                if network.early:
+                    network.die_at_work(next(line for line in ready if line[1] == victim))
+                elif moment != "before":
                     frames = network.deliver(next(line for line in ready if line[1] == victim))
                     network.post(victim, frames[: len(frames) // 2] if moment == "after sending half" else [])
                 network.kill(victim)

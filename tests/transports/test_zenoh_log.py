@@ -15,6 +15,7 @@ import logging, os, sys, time
 from pathlib import Path
 from rich.console import Console
 from network.harness import free_ports
+from vpem.transports.datagrams import Datagram
 from vpem.transports.zenoh import Peer, Tls, Wiring, open_wire
 
 folder = sys.argv[1]
@@ -38,9 +39,11 @@ for turn in range(2):
     with wire(0) as one, wire(1) as other:
         print("2 print")
         console.print("3 rich")
-        end = time.monotonic() + 20
-        while not other.receive(0.1) and time.monotonic() < end:
-            one.send(1, b"x")
+        end, arrived = time.monotonic() + 20, []
+        other.listen(lambda *found: arrived.append(found), lambda: None)
+        while not arrived and time.monotonic() < end:
+            one.send(1, Datagram(b"x", b"x"))
+            time.sleep(0.1)
         assert time.monotonic() < end
         for text in one.problems() + other.problems():
             print("problem", text)

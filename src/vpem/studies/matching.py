@@ -121,6 +121,9 @@ class MatchSession:
         """Length of the frame that begins so."""
         return self.matching.expects(peer, start)
 
+    def send_early(self, _: Callable[[list[Frame]], object]) -> None:
+        """Frames are few, and are returned at the end of an event."""
+
     def start(self) -> list[Frame]:
         """Begin."""
         return self._counted(self.matching.start())

@@ -1,4 +1,4 @@
-"""Datagrams of a link as bytes: a header, and a hello, a status or a piece of a frame.
+"""Datagrams of a link: a header, and a hello, a status or a piece of a frame, which is not copied for it.
 
 Numbers are little-endian; there is no pickle. The checksum covers the header, and everything in a hello or a status.
 A piece is covered by the checksum of its frame (`vpem.transports.wire`), so that large frames are not summed twice.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 MAGIC = b"vpln"
-FORMAT = 1
+FORMAT = 2
 """Of the header."""
 VERSION = 1
 """Of what links say to each other; compared in the hello."""
@@ -23,6 +23,19 @@ FIRST, LAST = 1, 2
 """Flags of a frame's first and last piece."""
 PIECE_BYTES = 512 * 1024
 MOST_HELLO_BYTES = 64 * 1024
+
+
+class Datagram(NamedTuple):
+    """What is sent at once."""
+
+    head: bytes
+    content: bytes | memoryview
+
+    @property
+    def n_bytes(self) -> int:
+        """Of both."""
+        return len(self.head) + len(self.content)
+
 
 _HEADER = struct.Struct("<4sBBHQQQQQIII")
 _CHECKSUM = struct.Struct("<I")
@@ -87,28 +100,28 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     beats: dict[int, int] = {}
 
 
-def encode(header: Header, content: bytes | memoryview = b"") -> bytes:
-    """A datagram as bytes."""
+def encode(header: Header, content: bytes | memoryview = b"") -> Datagram:
+    """A datagram with this header."""
     kind, flags, *numbers, turn, missing = header
     start = _HEADER.pack(MAGIC, FORMAT, kind, flags, *numbers, turn, missing, len(content))
     checksum = zlib.crc32(start)
     if kind != PIECE:
         checksum = zlib.crc32(content, checksum)
-    return b"".join((start, _CHECKSUM.pack(checksum), content))
+    return Datagram(start + _CHECKSUM.pack(checksum), content)
 
 
-def decode(datagram: bytes) -> tuple[Header, memoryview] | None:
+def decode(datagram: Datagram) -> tuple[Header, memoryview] | None:
     """Header and content of a datagram; None if these bytes are none."""
-    if len(datagram) < HEADER_BYTES:
+    head, content = datagram.head, memoryview(datagram.content)
+    if len(head) != HEADER_BYTES:
         return None
-    magic, version, kind, flags, *numbers, turn, missing, length = _HEADER.unpack_from(datagram)
-    if magic != MAGIC or version != FORMAT or kind not in KINDS or len(datagram) != HEADER_BYTES + length:
+    magic, version, kind, flags, *numbers, turn, missing, length = _HEADER.unpack_from(head)
+    if magic != MAGIC or version != FORMAT or kind not in KINDS or len(content) != length:
         return None
-    content = memoryview(datagram)[HEADER_BYTES:]
-    checksum = zlib.crc32(memoryview(datagram)[: _HEADER.size])
+    checksum = zlib.crc32(head[: _HEADER.size])
     if kind != PIECE:
         checksum = zlib.crc32(content, checksum)
-    if checksum != _CHECKSUM.unpack_from(datagram, _HEADER.size)[0]:
+    if checksum != _CHECKSUM.unpack_from(head, _HEADER.size)[0]:
         return None
     return Header._make((kind, flags, *numbers, turn, missing)), content
 

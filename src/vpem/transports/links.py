@@ -25,6 +25,7 @@ from vpem.transports.datagrams import (
     PIECE,
     PIECE_BYTES,
     STATUS,
+    Datagram,
     Header,
     Hello,
     Status,
@@ -240,7 +241,7 @@ class Link:
 
     # Events
 
-    def take(self, datagram: bytes, now: float) -> list[Event]:
+    def take(self, datagram: Datagram, now: float) -> list[Event]:
         """Take what has come over the wire."""
         found = decode(datagram)
         if found is None:
@@ -330,7 +331,7 @@ class Link:
 
     # What goes out
 
-    def outgoing(self, now: float, room: int) -> list[bytes]:
+    def outgoing(self, now: float, room: int) -> list[Datagram]:
         """Datagrams to send now; pieces only while the wire has room for them."""
         if not self.is_up:
             if now < self._hello_at:
@@ -353,7 +354,9 @@ class Link:
         """When something has to be sent, or the lease ends, if nothing happens before."""
         return min(self._status_at, self.heard + self.lease) if self.is_up else self._hello_at
 
-    def _datagram(self, kind: int, content: bytes | memoryview, flags: int = 0, sequence: int | None = None) -> bytes:
+    def _datagram(
+        self, kind: int, content: bytes | memoryview, flags: int = 0, sequence: int | None = None
+    ) -> Datagram:
         sending, receiving = self._sending, self._receiving
         receiving.tell()
         header = Header(

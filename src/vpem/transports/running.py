@@ -1,7 +1,10 @@
 """Run one agent's session over one wire, until all agents are done.
 
-Two threads: the caller's has the session, which may compute for minutes; the other has the wire, the links and the
-timers. The links are shared between both under a lock.
+The caller's thread has the session, which may compute for minutes. Meanwhile the wire's own threads give links what
+has come, and one more thread has the timers. The links are shared between all under a lock.
+
+What the session sends goes from its own thread to the wire, as long as that is quick: a thread that has to be woken
+costs more than the rest of a link. Meanwhile no other thread sends on the same links, so that nothing overtakes.
 """
 
 from __future__ import annotations
@@ -9,12 +12,12 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from vpem.transports.datagrams import Hello, Status, mismatch
+from vpem.transports.datagrams import Datagram, Hello, Status, mismatch
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
 from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Told, Wrong
 from vpem.transports.presence import Presence
@@ -24,19 +27,24 @@ __all__ = ["Hello", "Wire", "run"]
 
 TICKS = 16
 """Looks at the time in a lease."""
+MOMENT = 0.005
+"""Seconds between two looks, at least."""
 
 
 class Wire(Protocol):
     """Carries datagrams between linked agents, as well as it can: what is sent into a gap vanishes."""
 
-    def send(self, peer: int, datagram: bytes) -> None:
-        """Queue a datagram; never waits."""
+    def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
+        """Give `take` what comes from now on, from threads of the wire, for each neighbour in order; once.
+
+        `freed` is called when there is room again for a neighbour that had none.
+        """
+
+    def send(self, peer: int, datagram: Datagram, *, may_wait: bool = False) -> None:
+        """Queue a datagram, or send it at once if this may wait for a moment, and nothing is queued."""
 
     def room(self, peer: int) -> int:
         """How many more bytes to a neighbour are worth queueing now."""
-
-    def receive(self, timeout: float) -> list[tuple[int, bytes]]:
-        """What has come; waits at most so long, and less if there is room again for a neighbour that had none."""
 
     def problems(self) -> list[str]:
         """Refusals and other troubles since the last call, in words."""
@@ -95,6 +103,7 @@ def run(
         return running.serve(without)
     finally:
         running.is_over = True
+        running.wake.set()
         thread.join()
 
 
@@ -123,6 +132,10 @@ class _Running:
         self.neighbours: list[int] = sorted(set(session.agent.neighbours) & names.keys())
         self.is_over = False
         self.lock, self.watching = threading.RLock(), threading.Lock()
+        self.wake = threading.Event()
+        """Set when the timers' thread has to look at the links before its time."""
+        self.busy: set[int] = set()
+        """Neighbours to which the session's thread is sending."""
         self.inbox: SimpleQueue[tuple[int, int, Event] | BaseException] = SimpleQueue()
         """Events of links for the session, with the peer and the link's life."""
         self.hellos: dict[int, Hello] = {}
@@ -132,7 +145,7 @@ class _Running:
         self.refusal: str | None = None
         self.sent = self.received = 0
         self.looked_at = now = time.monotonic()
-        """When the wire's thread last looked at what has come."""
+        """When the timers' thread last looked."""
         self.presence = Presence(session.agent.number, names, self.neighbours, lease, now)
         self.links = {
             peer: Link(hello, partial(self._check, peer), nonce=_nonce, lease=lease, now=now)
@@ -141,49 +154,66 @@ class _Running:
         # Of the session's thread:
         self.lives: dict[int, int] = {}
         """By neighbour: the link that the session knows."""
-        self.frames: dict[int, bytearray] = {}
-        """By neighbour: a frame that is not whole."""
-        self.lengths: dict[int, int] = {}
+        self.frames: dict[int, tuple[bytearray, int]] = {}
+        """By neighbour: room for a frame that is not whole, and how far it has come."""
         self.shown: tuple[str, int, int] | None = None
 
-    # The wire's thread
+    # The timers' thread, and those of the wire
 
     def carry(self) -> None:
-        """Carry datagrams until the run is over."""
+        """Look at the links whenever it is time, until the run is over."""
         try:
+            self.wire.listen(self._arrive, self.wake.set)
             while not self.is_over:
-                self._carry_once()
+                self._look()
         except BaseException as error:
             self.inbox.put(error)
 
-    def _carry_once(self) -> None:
+    def _look(self) -> None:
         now = time.monotonic()
         with self.lock:
             soonest = min((link.next_time for link in self.links.values()), default=now + 1.0)
-        timeout = min(max(soonest - now, 0.0), self.lease / TICKS, 0.25)
-        arrived = self.wire.receive(timeout)
+        self.wake.wait(min(max(soonest - now, MOMENT), self.lease / TICKS, 0.25))
+        self.wake.clear()
         now = time.monotonic()
         told: list[Told] = [Problem(text) for text in self.wire.problems()]
         with self.lock:
-            for peer, datagram in arrived:
-                if peer in self.links:
-                    self.received += len(datagram)
-                    told += self._note(peer, self.links[peer].take(datagram, now), now)
             if now - self.looked_at < self.lease / 4:  # a process that was stopped itself has to look again first
                 for peer, link in self.links.items():
                     told += self._note(peer, link.tick(now), now)
             self.looked_at = now
-            self._pump(now)
+            self._pump(now, self.links)
         self._tell(told)
 
-    def _pump(self, now: float) -> None:
-        """Send what can be sent; with the lock."""
-        for peer, link in self.links.items():
-            if link.is_up and now >= link.next_time:
-                link.status = self.presence.status()
-            for datagram in link.outgoing(now, self.wire.room(peer)):
-                self.sent += len(datagram)
-                self.wire.send(peer, datagram)
+    def _arrive(self, peer: int, datagram: Datagram) -> None:
+        """Take what has come from a neighbour."""
+        try:
+            now = time.monotonic()
+            with self.lock:
+                if peer not in self.links or self.is_over:
+                    return
+                self.received += datagram.n_bytes
+                told = self._note(peer, self.links[peer].take(datagram, now), now)
+                self._pump(now, [peer])
+            self._tell(told)
+        except BaseException as error:
+            self.inbox.put(error)
+
+    def _pump(self, now: float, peers: Iterable[int]) -> None:
+        """Queue what can be sent; with the lock."""
+        for peer in peers:
+            if peer not in self.busy:
+                for datagram in self._outgoing(peer, now):
+                    self.wire.send(peer, datagram)
+
+    def _outgoing(self, peer: int, now: float) -> list[Datagram]:
+        """What can be sent to a neighbour; with the lock."""
+        link = self.links[peer]
+        if link.is_up and now >= link.next_time:
+            link.status = self.presence.status()
+        found = link.outgoing(now, self.wire.room(peer))
+        self.sent += sum(datagram.n_bytes for datagram in found)
+        return found
 
     def _note(self, peer: int, events: list[Event], now: float) -> list[Told]:
         """Pass on a link's events, and say what of them is told to people; with the lock."""
@@ -215,6 +245,7 @@ class _Running:
     def _announce(self, now: float) -> None:
         for link in self.links.values():
             link.tell(self.presence.status(), now)
+        self.wake.set()
 
     def _check(self, peer: int, theirs: Hello) -> str | None:
         """Why there can be no link to a neighbour that says this of itself; None if there can."""
@@ -236,24 +267,29 @@ class _Running:
 
     def serve(self, without: Collection[int]) -> Outcome:
         """Give the session its events until the run is over."""
+        self.session.send_early(self._send)
         self._send(self.session.start())
         for peer in sorted(set(without)):
             is_near = peer in self.session.agent.neighbours
             self._send(self.session.abandon(peer) if is_near else self.session.consent(peer))
+        is_new = True
         try:
             while True:
-                self._after_event()
+                if is_new:
+                    self._after_event()
                 try:
                     item = self.inbox.get(timeout=min(self.lease / TICKS, 0.25))
                 except Empty:
+                    is_new = True
                     continue
                 if isinstance(item, BaseException):
                     raise item
-                self._give(*item)
+                is_new = self._give(*item)
         except _Ended as ended:
             return ended.outcome
 
-    def _give(self, peer: int, life: int, event: Event) -> None:
+    def _give(self, peer: int, life: int, event: Event) -> bool:
+        """Give the session an event; whether anything can have changed, as it does not by a part of a frame."""
         if isinstance(event, Up):
             self.lives[peer] = life
             self.frames.pop(peer, None)
@@ -269,30 +305,33 @@ class _Running:
                 link = self.links[peer]
                 if link.life == life and link.is_up:
                     link.consume()
-                    if link.must_tell:  # the wire's thread may be waiting for something to come
-                        self._pump(time.monotonic())
+                    if link.must_tell:
+                        self._pump(time.monotonic(), [peer])
+            return event.is_last
+        return True
 
     def _take_piece(self, peer: int, piece: Piece) -> None:
         """Put a piece to the others of its frame; the session is asked before there is room for more than one."""
         session = self.session
         if piece.is_first:
-            self.frames[peer] = bytearray()
+            self.frames.pop(peer, None)
             start = bytes(piece.content[: session.HEADER_BYTES])
-            if len(start) == session.HEADER_BYTES:
-                self.lengths[peer] = session.expects(peer, start)
-                if not self.lengths[peer]:
-                    return
-            else:
-                self.lengths[peer] = len(start)
-        frame = self.frames.get(peer)
-        if frame is None:
+            length = session.expects(peer, start) if len(start) == session.HEADER_BYTES else len(start)
+            if not length:
+                return
+            if piece.is_last:  # as most are: it need not be copied
+                self._send(session.receive(peer, piece.content))
+                return
+            self.frames[peer] = bytearray(length), 0
+        if peer not in self.frames:
             return
-        is_whole = piece.is_first and piece.is_last  # as most are: it need not be copied
-        if not is_whole:
-            frame += piece.content
-        if piece.is_last or len(frame) > self.lengths[peer]:
+        frame, place = self.frames[peer]
+        length, end = len(frame), place + len(piece.content)
+        frame[place:end] = piece.content
+        self.frames[peer] = frame, end
+        if piece.is_last or end > length:
             del self.frames[peer]
-            self._send(session.receive(peer, piece.content if is_whole else memoryview(frame).toreadonly()))
+            self._send(session.receive(peer, memoryview(frame)[:end].toreadonly()))
 
     def _send(self, frames: list[Frame]) -> None:
         """Hand frames to the links that the session knows, and close those that it wants closed."""
@@ -303,6 +342,7 @@ class _Running:
                 link = self.links.get(frame.receiver)
                 if link is not None and link.is_up and link.life == self.lives.get(frame.receiver):
                     link.send(frame.content)
+                    self.busy.add(frame.receiver)
             for peer, life in list(self.lives.items()):
                 link = self.links[peer]
                 if life >= 0 and peer not in self.session.connected:
@@ -310,8 +350,19 @@ class _Running:
                     told.append(Wrong(self.names[peer], self.session.losses.get(peer, "")))
                     if link.is_up and link.life == life:
                         told += self._note(peer, link.end("it sent what it must not", now, pause=self.lease / 4), now)
-            self._pump(now)
+                        self._pump(now, [peer])
+        self._hand_over()
         self._tell(told)
+
+    def _hand_over(self) -> None:
+        """Give the wire what there is for the neighbours that are to get something, until there is no more."""
+        while self.busy:
+            with self.lock:
+                ready = {peer: self._outgoing(peer, time.monotonic()) for peer in self.busy}
+                self.busy = {peer for peer, datagrams in ready.items() if datagrams}
+            for peer in self.busy:
+                for datagram in ready[peer]:
+                    self.wire.send(peer, datagram, may_wait=True)
 
     def _after_event(self) -> None:
         """See whether the run is over, and say how far it is."""
@@ -323,7 +374,7 @@ class _Running:
         with self.lock:
             if agent.is_done and self.presence.finish(now):
                 self._announce(now)
-                self._pump(now)
+                self._pump(now, self.links)
             may_leave, awaited = self.presence.may_leave(now), tuple(self.presence.awaited(now))
         if may_leave:
             raise _Ended(Outcome("finished"))

@@ -128,6 +128,13 @@ class Session:
         state = self.agent.state
         return frozenset(self.agent.neighbours) - state.lost - state.abandoned
 
+    def send_early(self, send: Callable[[list[Frame]], object]) -> None:
+        """Give frames that are ready before an event's work is done to `send`; the event returns the rest.
+
+        Others need not wait then while this agent computes.
+        """
+        self.agent.hand_out = lambda messages: send(self._ready(messages))
+
     # Events
 
     def start(self) -> list[Frame]:
@@ -210,7 +217,11 @@ class Session:
         """Let something happen to the agent, save what must outlive the process, and only then hand out frames."""
         if self._is_saving:
             raise self._misuse(None, "expected a restored session after a failed save, got an event for the old one")
-        messages, state = self._blame(action), self.agent.state
+        return self._ready(self._blame(action))
+
+    def _ready(self, messages: list[Message]) -> list[Frame]:
+        """Frames that may be handed out, as what must outlive the process is saved."""
+        state = self.agent.state
         if not state.meeting:
             self._met = state.records
         if self._save is not None and has_changed(self._saved, state):

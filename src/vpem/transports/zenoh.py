@@ -13,13 +13,14 @@ import math
 import re
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
-from vpem.transports.datagrams import HEADER_BYTES, PIECE_BYTES
+from vpem.transports.datagrams import HEADER_BYTES, PIECE_BYTES, Datagram
 from vpem.transports.zenoh_log import ZenohLog, without_places, zenoh_log
 
 STUDY = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -29,7 +30,9 @@ QUEUE_BYTES = 2 * 1024 * 1024
 MOST_QUEUE_BYTES = 16 * 1024 * 1024
 """To a neighbour; what is sent beyond vanishes."""
 INBOX = 64
-"""Datagrams of a neighbour that wait in zenoh, and as many here; its connection is not read on beyond that."""
+"""Datagrams of a neighbour that wait in zenoh; its connection is not read on beyond that."""
+QUICK_SECONDS = 0.01
+"""That a datagram may take to be sent without a thread of its own."""
 CLOSING_SECONDS = 1.0
 """For what is still to be sent."""
 ENDING_SECONDS = 5.0
@@ -220,17 +223,18 @@ def key(study: str, sender: int, receiver: int) -> str:
 class _Line:
     """What goes to and comes from one neighbour, in a thread each."""
 
-    def __init__(self, session: Any, wiring: Wiring, peer: int, inbox: SimpleQueue[tuple[_Line, bytes] | None]):
+    def __init__(self, session: Any, wiring: Wiring, peer: int):
         import zenoh
 
-        self.peer, self._inbox = peer, inbox
-        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self.peer = peer
+        self._queue: SimpleQueue[Datagram | None] = SimpleQueue()
         self.n_queued = 0
         self.is_short = False
         """Whether there was no room, so that something may wait for it."""
+        self._freed: Callable[[], object] = lambda: None
+        self._is_quick = True
+        """Whether the last datagram was sent at once."""
         self._lock = threading.Lock()
-        self.places = threading.Semaphore(INBOX)
-        """For datagrams that have come."""
         self._is_ending = False
         self._subscriber = session.declare_subscriber(
             key(wiring.study, peer, wiring.number), zenoh.handlers.FifoChannel(INBOX)
@@ -242,12 +246,35 @@ class _Line:
             express=True,
         )
         self._sender = threading.Thread(target=self._send, name=f"vpem-to-{peer}", daemon=True)
-        self._receiver = threading.Thread(target=self._receive, name=f"vpem-from-{peer}", daemon=True)
         self._sender.start()
+        self._receiver: threading.Thread | None = None
+
+    def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
+        self._freed = freed
+        self._receiver = threading.Thread(
+            target=self._receive, args=(take,), name=f"vpem-from-{self.peer}", daemon=True
+        )
         self._receiver.start()
 
-    def put(self, datagram: bytes | None) -> None:
-        n_bytes = 0 if datagram is None else len(datagram)
+    def put_now(self, datagram: Datagram) -> None:
+        """Send a datagram in this thread, unless others are queued, or it may take long."""
+        if self.n_queued or not self._is_quick:
+            self.put(datagram)
+        else:
+            with suppress(Exception):  # the session is closed
+                self._publish(datagram)
+
+    def _publish(self, datagram: Datagram) -> None:
+        begin = time.monotonic()
+        content = datagram.content
+        if isinstance(content, memoryview):  # a whole frame is not copied here
+            frame: Any = content.obj
+            content = frame if len(frame) == len(content) else bytes(content)
+        self._publisher.put(content, attachment=datagram.head)
+        self._is_quick = time.monotonic() - begin < QUICK_SECONDS
+
+    def put(self, datagram: Datagram | None) -> None:
+        n_bytes = 0 if datagram is None else datagram.n_bytes
         with self._lock:
             if self.n_queued + n_bytes > MOST_QUEUE_BYTES:
                 return
@@ -258,33 +285,33 @@ class _Line:
     def _send(self) -> None:
         with suppress(Exception):  # the session is closed
             while (datagram := self._queue.get()) is not None:
-                self._publisher.put(datagram)
+                self._publish(datagram)
                 with self._lock:
-                    self.n_queued -= len(datagram)
+                    self.n_queued -= datagram.n_bytes
                     is_freed = self.is_short and self.n_queued <= QUEUE_BYTES // 2
                     if is_freed:
                         self.is_short = False
                 if is_freed:
-                    self._inbox.put(None)
+                    self._freed()
 
-    def _receive(self) -> None:
+    def _receive(self, take: Callable[[int, Datagram], object]) -> None:
         with suppress(Exception):
             for sample in self._subscriber:
-                if not self._is_ending:
-                    self.places.acquire()
-                    self._inbox.put((self, sample.payload.to_bytes()))
+                head = sample.attachment
+                if not self._is_ending and head is not None:
+                    take(self.peer, Datagram(head.to_bytes(), sample.payload.to_bytes()))
 
     def end(self, deadline: float) -> None:
         """Send what is queued, if there is time; what still comes is dropped, as zenoh cannot close with it."""
         self.put(None)
         self._sender.join(max(deadline - time.monotonic(), 0.0))
         self._is_ending = True
-        self.places.release()
 
     def join(self, deadline: float) -> None:
         """Wait for the threads, when zenoh's session is closed: one inside zenoh must not outlive the interpreter."""
         for thread in (self._sender, self._receiver):
-            thread.join(max(deadline - time.monotonic(), 0.0))
+            if thread is not None:
+                thread.join(max(deadline - time.monotonic(), 0.0))
 
 
 class _Guests:
@@ -326,31 +353,23 @@ class ZenohWire:
         self._session, self._log = session, log
         self._guests = None if wiring.tls is None else _Guests(session, wiring)
         self._said: dict[str, float] = {}
-        self._inbox: SimpleQueue[tuple[_Line, bytes] | None] = SimpleQueue()
-        self._lines = {peer.number: _Line(session, wiring, peer.number, self._inbox) for peer in wiring.peers}
+        self._lines = {peer.number: _Line(session, wiring, peer.number) for peer in wiring.peers}
         self._is_closed = False
         atexit.register(self.close)  # an interpreter that ends with threads inside zenoh is aborted
 
-    def send(self, peer: int, datagram: bytes) -> None:
-        """Queue a datagram; it vanishes if too much is queued."""
-        self._lines[peer].put(datagram)
+    def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
+        """Give `take` what comes, from a thread for each neighbour; `freed` is called when there is room again."""
+        for line in self._lines.values():
+            line.listen(take, freed)
+
+    def send(self, peer: int, datagram: Datagram, *, may_wait: bool = False) -> None:
+        """Queue a datagram, or send it now if this may wait a moment; it vanishes if too much is queued."""
+        line = self._lines[peer]
+        line.put_now(datagram) if may_wait else line.put(datagram)
 
     def room(self, peer: int) -> int:
         """How many more bytes to a neighbour are worth queueing now."""
         return QUEUE_BYTES - self._lines[peer].n_queued
-
-    def receive(self, timeout: float) -> list[tuple[int, bytes]]:
-        """What has come; waits at most so long, and less if there is room again for a neighbour that had none."""
-        found = []
-        with suppress(Empty):
-            item = self._inbox.get(timeout=max(timeout, 0.0))
-            while True:
-                if item is not None:
-                    line, datagram = item
-                    line.places.release()
-                    found.append((line.peer, datagram))
-                item = self._inbox.get_nowait()
-        return found
 
     def problems(self) -> list[str]:
         """Troubles since the last call; one that comes again and again is only said once in a while."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vpem.core.agent.carrying import Carried
 from vpem.core.agent.progress import Array, Model, Parameters, Prediction, Progress, Run
 from vpem.core.agent.work import Offer, Outcome, StudyError, Work, row_numbers
 from vpem.core.blocks.arrays import Block
@@ -188,7 +189,10 @@ def _retreat(work: Work, progress: Progress, run: Run) -> Progress:
         earlier=(),
         n_retreats=run.n_retreats + 1,
     )
-    memories = {name: lasting(work.summation, work.summation.retreat(own)) for name, own in progress.memories.items()}
+    way, memories = work.summation, {}
+    for name, carried in progress.memories.items():
+        left = lasting(way, way.retreat(carried.recall(way)))
+        memories[name] = Carried(left, now=left)
     return replace(progress, memories=memories, run=run)
 
 

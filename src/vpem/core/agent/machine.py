@@ -10,7 +10,7 @@ has returned, it saves what must outlive the process: `vpem.transports.session` 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
@@ -87,6 +87,9 @@ class Agent:
         self._awaited = self.identity.awaited(self.state)
         self.error: Exception | None = None
         """What went wrong, if this agent itself has found that the study cannot go on; for callers, not saved."""
+        self.hand_out: Callable[[list[Message]], object] | None = None
+        """Gets what is to be sent when an exchange is over, before the agent makes something of it, which may take
+        long; the event returns the rest. If it then raises, only what came after has not happened."""
 
     # Events
 
@@ -97,7 +100,7 @@ class Agent:
             raise LocalProtocolError(self.number, None, self.state.round, "expected one start, got another")
         turn = self._turn()
         turn.draft.started = True
-        return self._commit(turn, [] if self.state.epoch >= 0 else turn.begin_epoch(0))
+        return self._go_on(turn, [] if self.state.epoch >= 0 else turn.begin_epoch(0))
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from a neighbour; returns what to send.
@@ -125,7 +128,7 @@ class Agent:
             out = turn.begin_epoch(message.epoch)
         arrived = draft.mailbox.get(message.round, {})
         draft.mailbox = {**draft.mailbox, message.round: {**arrived, message.sender: message}}
-        return self._commit(turn, out + turn.advance())
+        return self._go_on(turn, out + turn.advance())
 
     def keep(self, message: Message) -> bool:
         """Put a message that is right, and after which its round still waits for others, with those that are here.
@@ -210,7 +213,7 @@ class Agent:
         turn = self._turn()
         before = state.missing.get(number, frozenset())
         turn.draft.missing = {**state.missing, number: before | {peer}}
-        return self._commit(turn, turn.advance())
+        return self._go_on(turn, turn.advance())
 
     @property
     def awaited(self) -> tuple[int, frozenset[int]]:
@@ -238,7 +241,7 @@ class Agent:
             now = self.identity.round_at(draft, 0)
             assert now is not None, "the meeting waits for an agent"
             return self._commit(turn, [own for own in send(self.identity, draft, now) if own.receiver == peer])
-        return self._commit(turn, turn.meet_again())
+        return self._go_on(turn, turn.meet_again())
 
     def abandon(self, peer: int) -> list[Message]:
         """A neighbour will not come back. All its neighbours must say so; then the others go on without it.
@@ -253,7 +256,7 @@ class Agent:
         turn = self._turn()
         draft = turn.draft
         draft.lost, draft.abandoned = draft.lost - {peer}, draft.abandoned | {peer}
-        return self._commit(turn, turn.meet_again())
+        return self._go_on(turn, turn.meet_again())
 
     def consent(self, peer: int) -> list[Message]:
         """Agree to go on without an agent that is no neighbour, where that needs all that remain: under masks.
@@ -267,7 +270,7 @@ class Agent:
             return []
         turn = self._turn()
         turn.draft.consents = turn.draft.consents | {peer}
-        return self._commit(turn, turn.meet_again())
+        return self._go_on(turn, turn.meet_again())
 
     def predict(self, X: Table | None = None, n_rows: int | None = None, keys: Any = None) -> list[Message]:
         """Take part in the prediction of new rows, after the fit; every agent must.
@@ -293,7 +296,7 @@ class Agent:
         request = Prediction(n_rows, self.identity.new_columns(X, n_rows), keys=new_keys)
         turn.draft.requests = {**state.requests, state.progress.n_predictions: request}
         out = turn.guard(partial(turn.open_exchange, resumed=True))
-        return self._commit(turn, out + turn.advance())
+        return self._go_on(turn, out + turn.advance())
 
     def restored(self, state: AgentState) -> Agent:
         """The same agent, with its table and settings, in another state."""
@@ -353,7 +356,15 @@ class Agent:
         return self.identity.roles(self.state)
 
     def _turn(self) -> Turn:
-        return Turn(self.identity, self.state)
+        return Turn(self.identity, self.state, pauses=self.hand_out is not None)
+
+    def _go_on(self, turn: Turn, out: list[Message]) -> list[Message]:
+        """Take over what an event has done; where exchanges are over, hand out what there is, and go on."""
+        while self.hand_out is not None and turn.is_over:
+            self.hand_out(self._commit(turn, out))
+            turn = self._turn()
+            out = turn.finish() + turn.advance()
+        return self._commit(turn, out)
 
     def _commit(self, turn: Turn, out: list[Message]) -> list[Message]:
         self.state, self._awaited = turn.draft, self.identity.awaited(turn.draft)

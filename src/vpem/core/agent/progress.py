@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.agent.carrying import Carried
 from vpem.core.agent.meeting import Record
 from vpem.core.agent.message import Message
 from vpem.core.blocks.arrays import Arrays, Block
@@ -164,7 +165,7 @@ class Progress:
     """The last one, or the one at work."""
     n_sums: int = 0
     """Of the fit, so far."""
-    memories: Mapping[str, Memory] = field(default_factory=dict)
+    memories: Mapping[str, Carried] = field(default_factory=dict)
     """What the summation carries from each series of this start's sums to the next sum."""
     holders: Integers | None = None
     """(n_rows,): how many blocks have each row, where that is counted."""

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from vpem.core.agent import meeting
+from vpem.core.agent.carrying import NOTHING, carry_on
 from vpem.core.agent.exchange import blaming, send, take
 from vpem.core.agent.identity import Identity, model_checkpoint
 from vpem.core.agent.inbox import MOST_REASON, Inbox
@@ -18,7 +19,8 @@ from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNum
 from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUMMATION, DONE, PHASES, settle
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, Progress, orderly
 from vpem.core.agent.work import Outcome, StudyError
-from vpem.core.network.summation import NO_MEMORY, lasting
+from vpem.core.network.summation import lasting
+from vpem.core.rooms import forget_rooms
 
 
 class Turn:
@@ -29,10 +31,13 @@ class Turn:
     identity : Identity
     state : AgentState
         Not changed.
+    pauses : bool, default=False
+        Whether `advance` stops where an exchange of the algorithm is over, so that what it has to say can be sent
+        before more is made of it; see `is_over` and `finish`.
     """
 
-    def __init__(self, identity: Identity, state: AgentState):
-        self.identity, self.draft = identity, state.copy()
+    def __init__(self, identity: Identity, state: AgentState, pauses: bool = False):
+        self.identity, self.draft, self.pauses = identity, state.copy(), pauses
         self.error: Exception | None = None
         """Why this agent has found that the study cannot go on."""
 
@@ -89,7 +94,9 @@ class Turn:
             if now is None:
                 if self.identity.held_up(draft) is not None:
                     break  # all rest, as all have the same records, until one that agrees begins a new epoch
-                out += self.guard(self._finish)
+                if self.pauses and not draft.meeting:
+                    break
+                out += self.finish()
                 continue
             if not draft.exchange.sent:
                 out += send(self.identity, draft, now)
@@ -101,6 +108,18 @@ class Turn:
             if draft.meeting and not draft.learnt and not meeting.is_complete(draft.records):
                 out += self.end("an agent is named as a neighbour, but cannot be found; compare the links")
         return out
+
+    @property
+    def is_over(self) -> bool:
+        """Whether an exchange of the algorithm has no more rounds, and nothing has been made of it yet."""
+        draft = self.draft
+        if draft.exchange is None or draft.meeting:
+            return False
+        return self.identity.round_at(draft, draft.exchange.step) is None
+
+    def finish(self) -> list[Message]:
+        """Make something of an exchange that is over."""
+        return self.guard(self._finish)
 
     def _finish(self) -> None:
         """An exchange is over: make something of it, and open the next."""
@@ -142,8 +161,10 @@ class Turn:
             summation = self.identity.summation(draft)
             with blaming(self.identity, draft):
                 values, carry = summation.end(self.identity.place(draft), exchange.state)
-            if exchange.series:
-                before = replace(before, memories={**before.memories, exchange.series: lasting(summation, carry)})
+            if series := exchange.series:
+                last, changes = before.memories.get(series, NOTHING), summation.changes(exchange.state)
+                carried = carry_on(summation, last, lasting(summation, carry), changes)
+                before = replace(before, memories={**before.memories, series: carried})
         if PHASES[before.phase].exchange == "sum":
             before = replace(before, n_sums=before.n_sums + 1)
         decision = NO_DECISION if exchange.decision is None else exchange.decision
@@ -166,6 +187,7 @@ class Turn:
         draft.progress = orderly(settle(self.identity.work(draft), draft.progress), draft.progress)
         draft.exchange = None
         if draft.progress.phase == DONE:
+            forget_rooms()
             self._save(resumed)
             request = draft.requests.get(draft.progress.n_predictions)
             if request is None or not self.identity.has_met(draft):
@@ -185,11 +207,15 @@ class Turn:
         )
         if PHASES[draft.progress.phase].exchange in BY_SUMMATION:
             summation = self.identity.summation(draft)
-            carry = draft.progress.memories.get(offer.series, NO_MEMORY)
+            carried = draft.progress.memories.get(offer.series, NOTHING)
+            carry = carried.recall(summation)
             draft.exchange = draft.exchange._replace(stage=summation.stage(offer.shape, offer.series, carry))
             with blaming(self.identity, draft):
                 state = summation.begin(self.identity.place(draft), carry, offer.values)
             draft.exchange = draft.exchange._replace(state=state)
+            if carried is not NOTHING:  # what is still needed of it is in the state
+                memories = {**draft.progress.memories, offer.series: carried.without_now()}
+                draft.progress = replace(draft.progress, memories=memories)
         if draft.mailbox:
             Inbox(self.identity, draft).check_kept()
 
@@ -197,7 +223,8 @@ class Turn:
         """Take a checkpoint, unless this is where agents have just gone back to."""
         draft = self.draft
         if not resumed:
-            newest = Checkpoint(draft.checkpoints[-1].number + 1, draft.progress)
+            memories = {name: carried.without_now() for name, carried in draft.progress.memories.items()}
+            newest = Checkpoint(draft.checkpoints[-1].number + 1, replace(draft.progress, memories=memories))
             *older, last = draft.checkpoints
             lasting = [point for point in older if point.number in (0, model_checkpoint(draft))]
             draft.checkpoints = (*lasting, last, newest)

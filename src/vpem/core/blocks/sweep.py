@@ -28,6 +28,7 @@ from vpem.core.blocks.tiles import (
     Tile,
     columns_first,
 )
+from vpem.core.rooms import room_for
 from vpem.core.rows import Rows, Table, row_chunks
 
 Array = NDArray[np.float64]
@@ -196,7 +197,7 @@ class Pass:
     def terms(self, table: Table, rows: slice, scalars: Array = NONE) -> Array:
         """What one block adds to a sum over some rows of a table, row by row, and some scalars after it."""
         n_values = (rows.stop - rows.start) * self.n_components
-        found = np.empty(n_values + len(scalars))
+        found = room_for(n_values + len(scalars))
         found[n_values:] = scalars
         by_row = found[:n_values].reshape(1, -1, self.n_components)
         for chunk in row_chunks(rows.start, rows.stop, self.values_per_row):

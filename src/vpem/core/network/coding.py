@@ -160,6 +160,19 @@ def add_decoded(codes, scales, references, memory, out):  # type: ignore[no-unty
 
 
 @compiled(PRECISE)
+def find_sums(total, references, present, level, values):  # type: ignore[no-untyped-def]
+    """Log-ratios of the rows that there are, and a level; zeros for other rows.
+
+    total (n_rows, n_components); references and present (n_rows,); values (at least n_rows * n_components,).
+    """
+    n_rows, n_components = total.shape
+    for m in range(n_rows):
+        first, reference, is_there = m * n_components, total[m, references[m]], present[m]
+        for k in range(n_components):
+            values[first + k] = (total[m, k] - reference) + level if is_there else 0.0
+
+
+@compiled(PRECISE)
 def mean_change(before, after):  # type: ignore[no-untyped-def]
     """Mean size of the changes of log-ratios against each row's leader, of components that are not far behind it."""
     n_rows, n_components = after.shape
@@ -176,16 +189,6 @@ def mean_change(before, after):  # type: ignore[no-untyped-def]
             size += change if counts else 0.0
             count += counts
     return size / count if count else 0.0
-
-
-@compiled(PRECISE)
-def level_rows(total, references, present, level, out):  # type: ignore[no-untyped-def]
-    """Log-ratios of total (n_rows, n_components), and a level, as out; zeros where present (n_rows,) is zero."""
-    for m in range(total.shape[0]):
-        first, is_there = total[m, references[m]], present[m] != 0
-        for k in range(total.shape[1]):
-            value = total[m, k] - first + level
-            out[m, k] = value if is_there else 0.0
 
 
 def exponent_of(largest: int) -> int:

@@ -18,8 +18,8 @@ from vpem.core.network.coding import (
     encode,
     exponent_of,
     find_changes,
+    find_sums,
     find_thresholds,
-    level_rows,
     mean_change,
     most_compressed,
     whole_numbers,
@@ -30,6 +30,7 @@ from vpem.core.network.sharing import Arrays, once, tell, told
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     ITERATE,
+    NO_MEMORY,
     Array,
     Lengths,
     Memory,
@@ -42,6 +43,7 @@ from vpem.core.network.summation import (
     add_in_order,
 )
 from vpem.core.network.tree import SpanningTree, Tree
+from vpem.core.rooms import room_for
 
 SCALES = frozenset(range(-1100, 100))
 """Exponents that numbers can have."""
@@ -182,7 +184,7 @@ class Differences(Summation):
             "thresholds": thresholds,
             "references": references,
             "bits": present,
-            "scalars": own[n_rows * width :] if len(own) else np.zeros(shape.n_scalars),
+            "scalars": own[n_rows * width :].copy() if len(own) else np.zeros(shape.n_scalars),
         }
         return state if tree.below[place.position] else self._up(place, state)
 
@@ -204,7 +206,9 @@ class Differences(Summation):
         below, bits = _moved(state["below"], state["references"], found), state["bits"]
         for parts in found:
             bits = bits | parts.present
-        return self._up(place, {**state, "below": below, "bits": bits}, [parts.scalars for parts in found])
+        said = {f"{SAID} below {number:05}": _tail(place, one) for number, one in enumerate(received.values())}
+        state = {**state, **said, "below": below, "bits": bits}
+        return self._up(place, state, [parts.scalars for parts in found])
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
@@ -212,6 +216,23 @@ class Differences(Summation):
             return self.around.end(place, state)
         (values,) = once("values", [state["total"], state["out"]], lambda: (_values(state),))
         return values, {name: state[name] for name in KEPT}
+
+    def changes(self, state: Memory) -> Memory:
+        """What messages have said, and the pace; nothing for a first sum, in which all is new, and for other sums."""
+        if "out" not in state or len(state["bits"]):
+            return NO_MEMORY
+        return {name: state[name] for name in state if name == "pace" or name.startswith(SAID)}
+
+    def redo(self, carry: Memory, changes: Memory) -> Memory:
+        """Memories, moved by the same codes in the same order."""
+        (n_rows, width), after = carry["total"].shape, {**carry, "pace": changes["pace"]}
+        references = carry["total"].argmax(axis=1).astype(np.uint16)
+        for name in ("sent", "below", "total"):
+            said = [changes[one] for one in sorted(changes) if one.startswith(f"{SAID} {name}")]
+            if said:
+                found = [_read_tail(one, 1, n_rows * (width - 1)) for one in said]
+                after[name] = _moved(carry[name], references, found)
+        return after
 
     def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = ()) -> Memory:
         """The change of what is here and below, with the scalars from below; on top, of the total."""
@@ -227,7 +248,7 @@ class Differences(Summation):
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
             left = state["terms"], state["below"], moved, state["thresholds"], references, least, share
-            after = np.empty_like(sent)
+            after = room_for(*sent.shape)
             largest, level = find_changes(*left, changes, after)
             scales.append(exponent_of(largest))
             if encode(changes.ravel(), scales[-1], layer):
@@ -235,11 +256,16 @@ class Differences(Summation):
             moved = after
         added = add_in_order([np.append(state["scalars"], level), *scalars])
         out = _write(Parts(added, tuple(scales), codes, state["bits"]))
-        state = {**state, "terms": np.empty((0, sent.shape[1]))}  # said, and not needed again
-        return _down(place, place.position, state, out) if is_top else {**state, "sent": moved, "out": out}
+        state = {**state, "terms": np.empty((0, sent.shape[1])), "thresholds": NO_THRESHOLDS}  # not needed again
+        if is_top:
+            return _down(place, place.position, state, out, moved)
+        return {**state, "sent": moved, "out": out, f"{SAID} sent": _tail(place, out)}
 
 
 KEPT = ("sent", "below", "total", "pace", "present")
+NO_THRESHOLDS = np.empty((0, 0), dtype=np.float32)
+SAID = "said"
+"""Beginning of the names of what messages have said of a memory, without their scalars."""
 
 
 def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
@@ -255,12 +281,14 @@ def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, 
     }
 
 
-def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Memory:
+def _down(
+    place: Place, sender: Position, state: Memory, message: NDArray[np.uint8], moved: Array | None = None
+) -> Memory:
     """The total, moved by the bytes that all get."""
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = _read(place, sender, state, message)
-        total = _moved(state["total"], state["references"], [parts])
+        total = _moved(state["total"], state["references"], [parts]) if moved is None else moved
         return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
 
     total, pace, scalars, bits = once("total", [state["total"], message], move)
@@ -273,12 +301,13 @@ def _down(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
         "bits": bits,
         "present": present,
         "out": message,
+        f"{SAID} total": _tail(place, message),
     }
 
 
 def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Array:
     """A memory, (n_rows, n_components), after some messages."""
-    after = np.empty_like(memory)
+    after = room_for(*memory.shape)
     codes = found[0].codes if len(found) == 1 else np.concatenate([parts.codes for parts in found])
     scales = np.array([scale for parts in found for scale in parts.scales])
     add_decoded(codes, scales, references, memory, after)
@@ -287,14 +316,13 @@ def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Arr
 
 def _values(state: Memory) -> Array:
     """The sum that all work with, (n_values,)."""
-    total, present = state["total"], state["present"]
+    total, present = state["total"], state["present"].astype(bool)
     *scalars, level = state["scalars"].tolist()
     level = min(max(level / max(1, np.count_nonzero(present)), -MOST_LEVEL), MOST_LEVEL)
-    values = np.append(np.empty(total.size), scalars)
+    values = room_for(total.size + len(scalars))
+    values[total.size :] = scalars
     # Zeros would mean that there is no such row.
-    level_rows(
-        total, state["references"], present, level or np.finfo(float).tiny, values[: total.size].reshape(total.shape)
-    )
+    find_sums(total, state["references"], present, level or np.finfo(float).tiny, values)
     return values
 
 
@@ -331,24 +359,38 @@ def _write(parts: Parts) -> NDArray[np.uint8]:
 
 def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Parts:
     """What a neighbour says; WrongMessageError if it cannot be."""
-    shape, n_layers, n_bits = place.shape, _n_layers(state), len(state["bits"])
-    n_codes = n_layers * shape.n_rows * max(shape.width - 1, 0)
+    shape = place.shape
     n_first = 8 * (shape.n_scalars + 1)
-    n_head = n_first + n_layers * SCALE.itemsize
     try:
-        if len(message) < n_head:
-            raise ValueError(f"expected at least {n_head} bytes, got {len(message)}")
+        if len(message) < n_first:
+            raise ValueError(f"expected at least {n_first} bytes, got {len(message)}")
         scalars = np.frombuffer(message[:n_first].tobytes(), "<f8").astype(np.float64)
-        scales = tuple(np.frombuffer(message[n_first:n_head].tobytes(), SCALE).tolist())
-        plain = told("plain", message)
-        if plain is None:
-            plain = decompress(message[n_head:].tobytes(), n_codes + n_bits)
+        n_codes, plain = shape.n_rows * max(shape.width - 1, 0), told("plain", message)
+        parts = _read_tail(message[n_first:], _n_layers(state), n_codes, len(state["bits"]), plain)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
     most = 1e300 / len(place.network.positions)  # so that no sum of them is infinite
-    if not SCALES.issuperset(scales) or not (np.abs(scalars) < most).all():
+    if not SCALES.issuperset(parts.scales) or not (np.abs(scalars) < most).all():
         raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
-    return Parts(scalars, scales, plain[:n_codes].reshape(n_layers, -1), plain[n_codes:])
+    return parts._replace(scalars=scalars)
+
+
+def _tail(place: Place, message: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A message without its scalars, by itself."""
+    return message[8 * (place.shape.n_scalars + 1) :].copy()
+
+
+def _read_tail(
+    tail: NDArray[np.uint8], n_layers: int, n_codes: int, n_bits: int = 0, plain: NDArray[np.uint8] | None = None
+) -> Parts:
+    """What the rest of a message says after its scalars; ValueError if it cannot be."""
+    n_head = n_layers * SCALE.itemsize
+    if len(tail) < n_head:
+        raise ValueError(f"expected at least {n_head} more bytes, got {len(tail)}")
+    scales = tuple(np.frombuffer(tail[:n_head].tobytes(), SCALE).tolist())
+    if plain is None:
+        plain = decompress(tail[n_head:].tobytes(), n_layers * n_codes + n_bits)
+    return Parts(np.zeros(0), scales, plain[: n_layers * n_codes].reshape(n_layers, -1), plain[n_layers * n_codes :])
 
 
 def _n_layers(state: Memory) -> int:

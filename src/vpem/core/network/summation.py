@@ -336,6 +336,14 @@ class Summation(ABC):
         """The sum, (n_values,), and what to carry to the next one of the series."""
         return state["values"], NO_MEMORY
 
+    def changes(self, state: Memory) -> Memory:  # noqa: ARG002 (likewise)
+        """What a sum that has ended has changed in the carry, if that is little, for `redo`; nothing if it is not."""
+        return NO_MEMORY
+
+    def redo(self, carry: Memory, changes: Memory) -> Memory:  # noqa: ARG002 (likewise)
+        """What `end` has left after a sum, from what was carried before it and from its changes: the same bits."""
+        return carry
+
     def matrix(self, network: Network) -> Array | None:  # noqa: ARG002 (likewise)
         """Combination of the hubs' terms that each root gets, (n_roots, n_hubs), if that is all that a sum does.
 
