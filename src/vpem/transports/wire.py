@@ -219,6 +219,8 @@ class _Arrays:
     def __init__(self, content: memoryview):
         self.content, self.end = content, 0
         self._checked: set[tuple[int, int]] = set()
+        self.made: dict[tuple[int, str, tuple[int, ...]], NDArray[Any]] = {}
+        """Those that were read: what states have in common is one array again, which is saved and sent once."""
 
     def take(self, place: int, checksum: int, n_bytes: int) -> memoryview:
         found = self.content[place : place + n_bytes]
@@ -254,7 +256,11 @@ def _to_array(arrays: _Arrays, kind: type, value: Any) -> Any:
     if name not in ("f8", "f4", "i8", "u8", "u2", "u1"):
         raise msgspec.ValidationError(f"expected an array of numbers, got {name!r}")
     dtype = np.dtype("<" + name)
-    if not isinstance(content, bytes):
-        place, checksum = content
-        content = arrays.take(place, checksum, math.prod(shape) * dtype.itemsize)
-    return np.frombuffer(content, dtype).reshape(shape)
+    if isinstance(content, bytes):
+        return np.frombuffer(content, dtype).reshape(shape)
+    place, checksum = content
+    key = place, name, tuple(shape)
+    if key not in arrays.made:
+        found = arrays.take(place, checksum, math.prod(shape) * dtype.itemsize)
+        arrays.made[key] = np.frombuffer(found, dtype).reshape(shape)
+    return arrays.made[key]
