@@ -65,6 +65,41 @@ def decoded(codes, scale):
     return found[:, 1].copy()
 
 
+@pytest.mark.parametrize("has_terms", [False, True])
+@pytest.mark.parametrize("has_below", [False, True])
+@pytest.mark.parametrize("n_components", [2, 3, 5])
+def test_changes_are_those_of_the_definition(has_terms, has_below, n_components):
+    rng = np.random.default_rng(n_components)
+    shape = 37, n_components
+    terms, below, sent = (rng.normal(scale=3.0, size=shape) for _ in range(3))
+    references = rng.integers(n_components, size=37).astype(np.uint16)
+    thresholds = rng.uniform(0, 4, size=(37, n_components - 1)).astype(np.float32)
+    changes, moved = np.full((37, n_components - 1), 99, dtype=np.int16), np.full(shape, np.nan)
+    largest, level = coding.find_changes(
+        terms if has_terms else terms[:0],
+        below if has_below else below[:0],
+        sent,
+        thresholds,
+        references,
+        *(0.1, 0.5),
+        changes,
+        moved,
+    )
+    wanted, every = has_terms * terms + has_below * below, np.arange(37)
+    ratios, before = (a - a[every, references][:, None] for a in (wanted, sent))
+    others = np.array([np.delete(np.arange(n_components), r) for r in references])
+    change = np.take_along_axis(ratios - before, others, axis=1)
+    change[np.abs(change) < 0.5 * np.maximum(thresholds, 0.1)] = 0.0
+    mantissa, exponent = np.frexp(change)
+    rounded = np.ldexp(np.floor(np.abs(mantissa) * 8 + 0.5) / 8, exponent) * np.sign(change)
+    expected = sent.copy()
+    np.put_along_axis(expected, others, np.take_along_axis(sent, others, axis=1) + rounded, axis=1)
+    np.testing.assert_allclose(moved, expected, rtol=1e-13, atol=1e-12)  # a sum of differences, in another order
+    assert (np.sign(changes) == np.sign(change)).all()
+    assert largest == np.abs(changes).max()
+    assert level == pytest.approx(has_terms * terms[every, references].sum(), rel=1e-12)
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(-20, 9))
 def test_a_code_keeps_the_size_to_an_eighth(values, power):
     changes = np.array(values) * 2.0**power

@@ -84,7 +84,9 @@ def find_changes(terms, below, sent, thresholds, references, least, share, chang
                 moved[m, k] = sent[m, k] + change
         return largest, level
     values = terms if terms.shape[0] > 0 else below
-    for m in range(values.shape[0]):
+    if values.shape[0] == 0:  # an agent that only passes on, and has nothing below
+        values = np.zeros(sent.shape)
+    for m in range(n_rows):
         r = references[m]
         term, before = values[m, r], sent[m, r]
         moved[m, r] = before
