@@ -83,6 +83,13 @@ def test_the_parties_file_may_have_families(folder):
 
 def test_predict_impute_and_sample_speak_words(folder):
     vpem_says("fit", *TABLES, "-k", 2, "--family", "auto", "--out", "m")
+    wrong = pd.read_csv("shop.csv")
+    wrong.loc[4, "visits"] = -3
+    wrong.to_csv("wrong.csv", index=False)
+    said = vpem_says("predict", "m", "wrong.csv", "--id", "person", code=1)
+    assert "row 4: expected whole numbers from 0 in column 'visits', whose family is counts" in said
+    said = vpem_says("fit", "shop.csv", "--id", "person", "-k", 2, "--family", "hour=angles:12", code=1)
+    assert re.search(r"column 'hour': has values from \S+ to \S+, and not angles from -12 to 12; correct it", said)
     table = pd.read_csv("registry.csv")
     table.loc[[2, 3], "job"] = "astronaut"
     table.to_csv("registry.csv", index=False)

@@ -99,6 +99,7 @@ def columns_of(
     wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
     codes = fitted._has_families and word_names(fitted)
     if hasattr(fitted, "feature_names_in_"):
+        fitted._told_names = wanted
         del fitted.feature_names_in_
     sources = look_at_all(tables, form)
     ids, _ = find_names(sources, id_column)

@@ -30,6 +30,8 @@ class ExplainedMixture(ABC):
     _network: Network
     _mixture: Mixture
     _coding: Coding = Coding()
+    _told_names: Sequence[str] = ()
+    """Of the columns, for people, where `feature_names_in_` is not there because tables have no names."""
 
     def profile(self) -> Any:
         """What each component looks like, column by column, in the columns' units.
@@ -289,7 +291,8 @@ class ExplainedMixture(ABC):
         return self.weights_, self._mixture.density, self._mixture.blocks, columns
 
     def _column_names(self) -> list[str]:
-        return [str(name) for name in getattr(self, "feature_names_in_", range(self.n_features_in_))]
+        names = self._told_names or range(self.n_features_in_)
+        return [str(name) for name in getattr(self, "feature_names_in_", names)]
 
     def _party_of_column(self) -> list[str]:
         party_of = {column: str(party) for party, held in self.partition_.items() for column in held}

@@ -210,7 +210,10 @@ def _decide(wanted: str, facts: Facts, words: Sequence[str] | None) -> str:
         raise ValueError(f"has amounts down to {facts.smallest:g}, whose logarithm is none; try 'zeros:gaussian'")
     if wanted == "angles":
         raise ValueError("needs the period of its angles, such as 'angles:360' or 'angles:24'")
-    parse_family(wanted)
+    family = parse_family(wanted)
+    if family is not None and family.is_strange(np.array([facts.smallest, facts.largest])).any():
+        expected, _, remedy = family.expects.partition("; ")
+        raise ValueError(f"has values from {facts.smallest:g} to {facts.largest:g}, and not {expected}; {remedy}")
     return wanted
 
 
