@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from network.certificates import Authority
+from network.nursery import Nursery
 from oracles import relative_error
 from vpem import VerticalGaussianMixture
 from vpem.estimators import checks
@@ -31,6 +32,16 @@ def free_ports(count):
         for one in found:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in found]
+
+
+_nurseries = []
+
+
+def nursery(environment):
+    """The one of this process."""
+    if not _nurseries:
+        _nurseries.append(Nursery(environment))
+    return _nurseries[0]
 
 
 def simulated(X, partition, graph, summation, settings):
@@ -55,10 +66,13 @@ class Study:
         secure=False,
         X=None,
         components=2,
+        forked=False,
         **changes,
     ):
         from network.party import SUMS
 
+        self.forked = forked and os.name == "posix"
+        """Whether processes are forks of one that has imported everything: they begin at once."""
         self.folder, self.n_parties, self.links = folder, n_parties, links
         self.numbers = sorted({end for link in links for end in link})
         if X is None:
@@ -115,7 +129,14 @@ class Study:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
         for number in numbers or self.numbers:
-            command = [*prefix, sys.executable, str(program), str(self.folder / "study.json"), str(number)]
+            path = str(self.folder / "study.json")
+            if self.forked and not prefix and program is PROGRAM:
+                places = [self.folder / f"{number}.{name}" for name in ("out", "err")]
+                process = nursery(environment).start([path, number, json.dumps(changes)], *places)
+                self.processes[number] = process
+                self._all.append(process)
+                continue
+            command = [*prefix, sys.executable, str(program), path, str(number)]
             with (self.folder / f"{number}.out").open("ab") as out, (self.folder / f"{number}.err").open("ab") as err:
                 process = subprocess.Popen([*command, json.dumps(changes)], stdout=out, stderr=err, env=environment)
             self.processes[number] = process
@@ -153,7 +174,7 @@ class Study:
         while not condition():
             assert time.monotonic() < end, self.report()
             assert not any(self.errors().values()), self.report()
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def wait_for_checkpoint(self, number, least):
         self.wait_until(lambda: self.checkpoint(number) >= least)

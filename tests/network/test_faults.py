@@ -5,21 +5,25 @@ import shutil
 import signal
 import time
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
-from network.harness import LEASE, RING, STAR, Study
+from network.harness import LEASE, RING, STAR
+from network.harness import Study as AnyStudy
 from network.proxy import Proxy
 
 pytestmark = pytest.mark.network
 TREE = [[0, 1], [0, 2], [1, 3]]
+Study = partial(AnyStudy, forked=True)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_any_party_may_be_killed_at_any_moment(tmp_path, seed):
     draw = random.Random(seed)
     links, sum_ = ((RING, "consensus"), (TREE, "differences"))[seed]
-    with Study(tmp_path, links, n_parties=4, adding=sum_, max_iter=400, secure=seed == 1) as study:
+    about = {"adding": sum_, "max_iter": 400, "secure": seed == 1}
+    with AnyStudy(tmp_path, links, n_parties=4, forked=seed == 0, **about) as study:
         study.start()
         for turn in range(5):
             victim = draw.randrange(4)

@@ -3,13 +3,16 @@
 import socket
 import threading
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from network.certificates import Authority
-from network.harness import RING, Study
+from network.harness import RING
+from network.harness import Study as AnyStudy
 
 pytestmark = pytest.mark.network
+Study = partial(AnyStudy, forked=True)
 
 
 def busy(study):

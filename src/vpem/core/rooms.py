@@ -23,18 +23,23 @@ _free: deque[NDArray[np.uint8]] = deque(maxlen=MOST_FREE)
 def room_for(*shape: int) -> NDArray[np.float64]:
     """An array of this shape whose values are not set yet, as `numpy.empty` makes it."""
     n_values = math.prod(shape)
-    if 8 * n_values < STEP:
-        return np.empty(shape)
-    n_bytes = -(8 * n_values // -STEP) * STEP
+    return bytes_for(8 * n_values).view(np.float64).reshape(shape)
+
+
+def bytes_for(n_bytes: int) -> NDArray[np.uint8]:
+    """The same for bytes, (n_bytes,)."""
+    if n_bytes < STEP:
+        return np.empty(n_bytes, np.uint8)
+    wanted, n_bytes = n_bytes, -(n_bytes // -STEP) * STEP
     try:
         room = _free.pop()
         if len(room) != n_bytes:
             room = np.empty(n_bytes, np.uint8)
     except IndexError:
         room = np.empty(n_bytes, np.uint8)
-    flat = np.frombuffer(room.data, np.float64, n_values)
-    weakref.finalize(flat, _free.append, room).atexit = False  # all views of the array have a reference to this one
-    return flat.reshape(shape)
+    found = np.frombuffer(room.data, np.uint8, wanted)
+    weakref.finalize(found, _free.append, room).atexit = False  # all views of the array have a reference to this one
+    return found
 
 
 def forget_rooms() -> None:

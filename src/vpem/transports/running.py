@@ -17,6 +17,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from vpem.core.rooms import bytes_for
 from vpem.transports.datagrams import Datagram, Hello, Status, mismatch
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
 from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Told, Wrong
@@ -154,7 +155,7 @@ class _Running:
         # Of the session's thread:
         self.lives: dict[int, int] = {}
         """By neighbour: the link that the session knows."""
-        self.frames: dict[int, tuple[bytearray, int]] = {}
+        self.frames: dict[int, tuple[memoryview, int]] = {}
         """By neighbour: room for a frame that is not whole, and how far it has come."""
         self.shown: tuple[str, int, int] | None = None
 
@@ -322,16 +323,19 @@ class _Running:
             if piece.is_last:  # as most are: it need not be copied
                 self._send(session.receive(peer, piece.content))
                 return
-            self.frames[peer] = bytearray(length), 0
+            self.frames[peer] = bytes_for(length).data, 0
         if peer not in self.frames:
             return
-        frame, place = self.frames[peer]
-        length, end = len(frame), place + len(piece.content)
+        frame, place = self.frames.pop(peer)
+        end = place + len(piece.content)
+        if end > len(frame):
+            self._send(session.receive(peer, bytes(frame[:place]) + piece.content))  # which is lost by it
+            return
         frame[place:end] = piece.content
-        self.frames[peer] = frame, end
-        if piece.is_last or end > length:
-            del self.frames[peer]
-            self._send(session.receive(peer, memoryview(frame)[:end].toreadonly()))
+        if piece.is_last:
+            self._send(session.receive(peer, frame[:end].toreadonly()))
+        else:
+            self.frames[peer] = frame, end
 
     def _send(self, frames: list[Frame]) -> None:
         """Hand frames to the links that the session knows, and close those that it wants closed."""
