@@ -12,13 +12,14 @@ import numpy as np
 import vpem
 from vpem.reading import write
 from vpem.studies.joining import join
-from vpem.studies.local import find_files, local_copy
+from vpem.studies.local import find_files, local_copy, make_keys
 from vpem.studies.rows import row_digests
 from vpem.studies.shared import read_study
 from vpem.studies.writing import party_text
 
 SALT = "00112233445566778899aabbccddeeff"
 NAMES = ("north", "east", "south")
+MASKED = 'sum = "masked"'
 PROGRAM = [sys.executable, "-c", "from vpem.cli import main; main()"]
 
 
@@ -142,3 +143,37 @@ salt = "{SALT}"
         for thread in threads:
             thread.join()
         return found
+
+
+class Unmatched(Clinics):
+    """Parties with rows of their own beside common ones, in orders of their own."""
+
+    def __init__(self, folder, join="inner", model='init = "random"', called="p", **arguments):
+        super().__init__(
+            folder, network=MASKED, rows=f'match = "{join}"\nspelling = "text"', model=model, **arguments
+        )
+        self.ids = [f"{called}{number}" for number in range(len(self.ids))]
+        rng = np.random.default_rng(9)
+        self.held = {}
+        for place, name in enumerate(NAMES):
+            lacks = set(rng.choice(len(self.ids), 6, replace=False).tolist())
+            order = np.array([row for row in rng.permutation(len(self.ids)) if row not in lacks])
+            self.held[name] = sorted(order.tolist())
+            spelled = [f" {one.upper()} " if place == 1 else one for one in self.ids]
+            self.write_table(name, place, folder / name / "table.csv", spelled, self.X, order)
+        study = read_study(self.folder / "study.toml")
+        make_keys(study, find_files(study, self.folder))
+
+    def joined(self, how):
+        """The joined table, and its ids."""
+        sets = [set(own) for own in self.held.values()]
+        rows = sorted(set.intersection(*sets) if how == "inner" else set.union(*sets))
+        X = self.X.copy()
+        for place, name in enumerate(NAMES):
+            X[[row for row in range(len(X)) if row not in self.held[name]], 2 * place : 2 * place + 2] = np.nan
+        return X[rows], [self.ids[row] for row in rows]
+
+
+def secure(study, own):
+    """Take part with certificates."""
+    return join(study, own, progress=False)
