@@ -22,6 +22,7 @@ RESOLUTION = 1e-6
 """Of a fit under masks, beside the simulation's exact one; docs/privacy.md says what sums are rounded to."""
 SALT = "00112233445566778899aabbccddeeff"
 NAMES = ("north", "east", "south")
+MASKED = 'sum = "masked"'
 PROGRAM = [sys.executable, "-c", "from vpem.cli import main; main()"]
 
 
@@ -167,3 +168,37 @@ def check_models(clinics, tolerance):
         written = {"rows.csv", "report.html", "verdict.json", "ledger.jsonl", "state", "log.jsonl"}
         assert written <= {one.name for one in folder.iterdir()}
     return expected
+
+
+class Unmatched(Clinics):
+    """Parties with rows of their own beside common ones, in orders of their own."""
+
+    def __init__(self, folder, join="inner", model='init = "random"', called="p", **arguments):
+        super().__init__(
+            folder, network=MASKED, rows=f'match = "{join}"\nspelling = "text"', model=model, **arguments
+        )
+        self.ids = [f"{called}{number}" for number in range(len(self.ids))]
+        rng = np.random.default_rng(9)
+        self.held = {}
+        for place, name in enumerate(NAMES):
+            lacks = set(rng.choice(len(self.ids), 6, replace=False).tolist())
+            order = np.array([row for row in rng.permutation(len(self.ids)) if row not in lacks])
+            self.held[name] = sorted(order.tolist())
+            spelled = [f" {one.upper()} " if place == 1 else one for one in self.ids]
+            self.write_table(name, place, folder / name / "table.csv", spelled, self.X, order)
+        study = read_study(self.folder / "study.toml")
+        make_keys(study, find_files(study, self.folder))
+
+    def joined(self, how):
+        """The joined table, and its ids."""
+        sets = [set(own) for own in self.held.values()]
+        rows = sorted(set.intersection(*sets) if how == "inner" else set.union(*sets))
+        X = self.X.copy()
+        for place, name in enumerate(NAMES):
+            X[[row for row in range(len(X)) if row not in self.held[name]], 2 * place : 2 * place + 2] = np.nan
+        return X[rows], [self.ids[row] for row in rows]
+
+
+def secure(study, own):
+    """Take part with certificates."""
+    return join(study, own, progress=False)

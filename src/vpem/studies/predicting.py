@@ -79,8 +79,13 @@ def predict(
     Scores or None
         None for a server.
     """
-    seat = take_seat(study, party, insecure=insecure, families=families)
+    seat, without = take_seat(study, party, insecure=insecure, families=families), tuple(without)
     given_up = [seat.study.number(name) for name in without]
+    if given_up and seat.study.is_masked:
+        raise StudyFileError(
+            f"expected all parties of the fit in a masked prediction, got it without {', '.join(without)}: two sums "
+            "of the same rows that differ by a party tell what that party has added; fit again without it"
+        )
     rows = _new_rows(seat, new)
     if rows is None and n_rows is None:
         raise StudyFileError("expected the number of new rows for a server, got none; try --rows N")
