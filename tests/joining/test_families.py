@@ -116,9 +116,9 @@ def finished(tmp_path_factory):
         wire = open_wire(wiring)
         send = wire.send
 
-        def keep(peer, datagram):
-            sent.setdefault(NAMES[wiring.number], []).append(bytes(datagram))
-            send(peer, datagram)
+        def keep(peer, datagram, **arguments):
+            sent.setdefault(NAMES[wiring.number], []).append(bytes(datagram.head) + bytes(datagram.content))
+            send(peer, datagram, **arguments)
 
         wire.send = keep
         return wire

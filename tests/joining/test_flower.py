@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models
-from joining.test_masked import SURE, Unmatched, compare
+from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, Unmatched, check_models
+from joining.test_matched import SURE, compare
 from vpem.cli.app import app
 from vpem.studies.flower_files import write_app
 from vpem.studies.flower_party import Kept, take_question

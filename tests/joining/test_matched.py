@@ -140,9 +140,11 @@ def test_ids_are_in_no_byte_that_is_sent_or_saved_but_in_the_owner_s_own_results
         wire = real(wiring)
         send = wire.send
 
-        def write_down(peer, datagram):
-            sent.setdefault((wiring.study, wiring.number, peer), bytearray()).extend(datagram)
-            send(peer, datagram)
+        def write_down(peer, datagram, **arguments):
+            said = sent.setdefault((wiring.study, wiring.number, peer), bytearray())
+            said.extend(datagram.head)
+            said.extend(datagram.content)
+            send(peer, datagram, **arguments)
 
         wire.send = write_down
         return wire
