@@ -1,6 +1,7 @@
 """Small studies of clinics, whose parties run as processes or in threads."""
 
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -167,3 +168,10 @@ def check_models(clinics, tolerance):
         written = {"rows.csv", "report.html", "verdict.json", "ledger.jsonl", "state", "log.jsonl"}
         assert written <= {one.name for one in folder.iterdir()}
     return expected
+
+
+def found_in(content, X):
+    """Values of a table that are in some bytes, as numbers or as text of nine characters: fewer occur by chance."""
+    numbers = X[~np.isnan(X)].tolist()
+    binary = [one for one in numbers if struct.pack("<d", one) in content or struct.pack(">d", one) in content]
+    return binary + [one for one in numbers if repr(one)[:9].encode() in content]
