@@ -2,13 +2,11 @@
 
 import json
 import signal
-import struct
 import threading
 
-import numpy as np
 import pytest
 
-from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models
+from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models, found_in
 from vpem.studies.flower_files import write_app
 from vpem.studies.writing import server_text
 
@@ -66,13 +64,6 @@ class Deployed:
 
     def wait_for_answers(self, count):
         wait_for(lambda: self.n_answered >= count, SECONDS, lambda: self.federation.log("superlink")[-2000:])
-
-
-def found_in(content, X):
-    """Values of a table that are in some bytes, as numbers or as text."""
-    numbers = X[~np.isnan(X)].tolist()
-    binary = [one for one in numbers if struct.pack("<d", one) in content or struct.pack(">d", one) in content]
-    return binary + [one for one in numbers if repr(one)[:9].encode() in content]
 
 
 def test_a_masked_study_with_tls_and_authenticated_nodes(tmp_path):

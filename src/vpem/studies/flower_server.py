@@ -35,7 +35,7 @@ class Platform(Protocol):
         """Nodes that are connected."""
 
     def ask(self, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
-        """Send questions and wait for all answers; Stopped if one does not come."""
+        """Send questions and wait for all answers; for one that does not come, an answer that says so."""
 
 
 def find_server(study: Study, config: Config) -> PartyFile:
@@ -78,7 +78,7 @@ def serve(config: Config, platform: Platform, write: Callable[[str], object]) ->
         try:
             found = _Serving(seat, platform, journal).run()
         except Stopped as stopped:
-            journal.tell(Outcome("failed", str(stopped)))
+            journal.tell(Outcome("failed" if isinstance(stopped, Failed) else "gave up", str(stopped)))
             kind, where = type(stopped), f"the state is in {folder} and in the parties' folders"
             remedy = "the next flwr run goes on from it"
             if kind is Failed:

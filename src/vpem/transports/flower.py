@@ -64,7 +64,7 @@ class Opened(NamedTuple):
 
 
 Ask = Callable[[Mapping[int, Question]], Mapping[int, Answer]]
-"""Sends questions, by node, and returns the answers; raises Stopped if one does not come."""
+"""Sends questions, by node, and returns the answers of all of them."""
 Record = TypeVar("Record", Question, Answer)
 
 
