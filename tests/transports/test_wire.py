@@ -1,6 +1,8 @@
 """Bytes of messages and states: whole ones come back as they were, all others give a clean error."""
 
 import struct
+import subprocess
+import sys
 import zlib
 from dataclasses import fields, is_dataclass
 
@@ -334,3 +336,27 @@ def test_a_state_with_a_block_that_is_no_record_is_refused():
     body = wire.STATE_PREFIX.pack(wire.STATE_MAGIC, wire.VERSION, len(content)) + content
     with pytest.raises(wire.WireError, match="expected arrays by name"):
         wire.decode_state(body + wire.CHECKSUM.pack(zlib.crc32(body)))
+
+
+def test_threads_may_decode_their_first_states_at_once():
+    """In a process of its own, as only a type's first use is in danger."""
+    code = """
+import sys, threading
+from vpem.core.agent.progress import AgentState
+from vpem.transports import wire
+
+sys.setswitchinterval(1e-6)
+saved, ready, found = wire.encode_state(AgentState(epoch=1)), threading.Barrier(8), []
+
+def decode():
+    ready.wait()
+    found.append(wire.decode_state(saved).epoch)
+
+threads = [threading.Thread(target=decode) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert found == [1] * 8
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -184,6 +185,10 @@ class StateEncoder:
         return [body + CHECKSUM.pack(zlib.crc32(body)), *arrays]
 
 
+DECODING = Lock()
+"""msgspec looks at a type when it is first decoded, and two threads that do so at once end the process."""
+
+
 def encode_state(state: AgentState) -> bytes:
     """All that an agent needs, beside its own table and settings, to go on from here."""
     return b"".join(StateEncoder().parts(state))
@@ -203,9 +208,10 @@ def decode_state(saved: bytes | memoryview) -> AgentState:
     if len(view) < end + CHECKSUM.size or zlib.crc32(start) != CHECKSUM.unpack_from(view, end)[0]:
         raise WireError("expected a whole state that fits its checksum, got a truncated or damaged one")
     try:
-        state: AgentState = msgspec.msgpack.decode(
-            start[STATE_PREFIX.size :], type=AgentState, dec_hook=partial(_to_array, arrays)
-        )
+        with DECODING:
+            state: AgentState = msgspec.msgpack.decode(
+                start[STATE_PREFIX.size :], type=AgentState, dec_hook=partial(_to_array, arrays)
+            )
     except (msgspec.DecodeError, TypeError) as error:
         raise WireError(f"expected an agent's state, got other contents ({error})") from None
     if arrays.end != len(arrays.content):
