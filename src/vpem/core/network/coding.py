@@ -47,14 +47,15 @@ def find_thresholds(total, least, references, thresholds):  # type: ignore[no-un
     """
     n_rows, n_components = total.shape
     for m in range(n_rows):
-        leader = 0
+        leader, largest = 0, total[m, 0]
         for k in range(1, n_components):
-            if total[m, k] > total[m, leader]:
-                leader = k
+            value = total[m, k]
+            leader = k if value > largest else leader
+            largest = value if value > largest else largest
         references[m] = leader
         for j in range(n_components - 1):
             k = j + (j >= leader)
-            thresholds[m, j] = max(least, (total[m, leader] - total[m, k] - DECIDED) / 4.0)
+            thresholds[m, j] = max(least, (largest - total[m, k] - DECIDED) / 4.0)
 
 
 @compiled(PRECISE)
@@ -159,15 +160,18 @@ def mean_change(before, after):  # type: ignore[no-untyped-def]
     n_rows, n_components = after.shape
     size, count = 0.0, 0
     for m in range(n_rows):
-        leader = 0
+        leader, largest = 0, after[m, 0]
         for k in range(1, n_components):
-            if after[m, k] > after[m, leader]:
-                leader = k
+            value = after[m, k]
+            leader = k if value > largest else leader
+            largest = value if value > largest else largest
+        first = before[m, leader]
+        count -= 1  # the leader, whose change is none
         for k in range(n_components):
-            gap = after[m, leader] - after[m, k]
-            if k != leader and gap < DECIDED:
-                size += abs(before[m, leader] - before[m, k] - gap)
-                count += 1
+            gap = largest - after[m, k]
+            change = abs(first - before[m, k] - gap)
+            size += change if gap < DECIDED else 0.0
+            count += gap < DECIDED
     return size / count if count else 0.0
 
 
