@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 N, STUDY = 5, "bench"
 SIZES = {"288 KB": (288_000, 100), "8 MB": (8_000_000, 12)}
 WAYS = ("sockets", "zenoh TCP", "ours TCP", "zenoh mTLS", "ours mTLS")
-TURNS = 3
+TURNS = 5
 
 
 def neighbours_of(number):

@@ -23,17 +23,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 
 def measure(study):
-    """Seconds, processor seconds, those of the agents' own threads, and bytes: of all parties, for an iteration."""
+    """Seconds, processor seconds, those of the agents' own threads, bytes, and the longest and the shortest wait.
+
+    Of all parties, for an iteration; waits are of single parties.
+    """
     study.start()
     assert set(study.codes(seconds=600)) == {0}, study.report()
-    found = np.zeros(4)
+    found, waits = np.zeros(4), []
     for number in study.numbers:
         lines = [line for line in study.told(number, "Progress") if line["iteration"]]
         first, last = lines[0], lines[-1]
         count = last["iteration"] - first["iteration"]
         own = [(last[name] - first[name]) / count for name in ("after", "cpu", "thread_cpu", "sent")]
         found += [max(own[0] - found[0], 0.0), *own[1:]]
-    return found
+        waits.append((last["waited"] - first["waited"]) / count)
+    return *found, max(waits), min(waits)
 
 
 def planned(study, summation, n_rows, n_components, line=None):
@@ -64,9 +68,9 @@ def show(name, X, links, adding, n_iterations, **more):
         )
         simulated = (time.perf_counter() - begin) / n_iterations
         with study:
-            seconds, cpu, own, sent = measure(study)
+            seconds, cpu, own, sent, longest, _ = measure(study)
         (low, high), _ = planned(study, SUMS[adding], len(X), 2)
-    times = f"{seconds:7.3f} s   processor {cpu:7.3f} s, agents {own:6.3f} s"
+    times = f"{seconds:7.3f} s, waiting up to {longest:6.3f} s   processor {cpu:7.3f} s, agents {own:6.3f} s"
     sizes = f"sent {sent / 1e6:8.3f} MB, planned {low / 1e6:.3f} to {high / 1e6:.3f}"
     print(f"{name:<34} {times}   {sizes}   simulation with its start {simulated:.3f} s", flush=True)
 
@@ -110,14 +114,18 @@ def show_line(adding, n_rows, n_iterations, *, megabits=None, delay=0.0):
     )
 
 
-def show_large(adding, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=6):
-    """Two parties with many rows: an iteration beside the simulation's pass over one block, and memory."""
+def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=6):
+    """Two parties with many rows: an iteration beside the simulation's pass over one block, and memory.
+
+    Components whose means are spread by three deviations are told apart at once, so that nothing changes any more; by
+    a third, they overlap, and all rows' ratios change in every iteration.
+    """
     from network.harness import Study
     from vpem import VerticalGaussianMixture
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, 2 * n_columns))
-    X += 3 * rng.normal(size=(n_components, 2 * n_columns))[np.arange(n_rows) % n_components]
+    X += spread * rng.normal(size=(n_components, 2 * n_columns))[np.arange(n_rows) % n_components]
     settings = {"tol": 0.0, "init_params": "random", "random_state": 0, "standardize": False}
     alone = VerticalGaussianMixture(n_components, partition=[list(range(n_columns))], **settings)
     times = []
@@ -136,14 +144,18 @@ def show_large(adding, n_rows=1_000_000, n_columns=10, n_components=5, n_iterati
             about = {"components": n_components, "max_iter": n_iterations, "adding": adding, "lease": 10.0}
             about |= {"secure": True, "patience": 600.0, "files": True}
             with Study(Path(folder), [[0, 1]], n_parties=2, X=X[:count], **about) as study:
-                seconds, cpu, own, sent = measure(study)
+                seconds, cpu, own, sent, longest, shortest = measure(study)
                 told = [line["most_bytes"] for number in (0, 1) for line in study.told(number, "Progress")]
                 most.append(max(told))
     held = 8 * n_rows * (n_columns + n_components)
     memory = (most[1] - most[0]) / held
-    print(f"{n_rows:,} x {n_columns} at each of two parties, K={n_components}, {adding}; an iteration:")
-    print(f"  {seconds:.2f} s; simulation of one block alone {one_pass:.2f} s")
-    print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s; simulation {one_cpu:.2f} s")
+    ratio = own / 2 / one_cpu
+    print(
+        f"{n_rows:,} x {n_columns} at each of two parties, K={n_components}, spread {spread}, {adding}; an iteration:"
+    )
+    print(f"  {seconds:.2f} s, of it a party waits {shortest:.2f} to {longest:.2f} s for the network and the other")
+    print(f"  simulation of one block alone {one_pass:.2f} s, processor {one_cpu:.2f} s")
+    print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s: {ratio:.2f} x the simulation")
     print(f"  sent {sent / 1e6:.1f} MB; memory {memory:.1f} x (columns + responsibilities) beside a bare process")
 
 
@@ -166,8 +178,8 @@ def main():
         print("no HTRU_2.csv: set VPEM_DATA to the folder that holds it")
     X = np.random.default_rng(0).normal(size=(1000, 30)) + 1.5 * (np.arange(1000) % 2)[:, None]
     show("30 parties on a ring, differences", X, ring(30), "differences", 10, lease=10.0, patience=600.0)
-    for adding in ("differences", "tree"):
-        show_large(adding)
+    for adding, spread in (("differences", 3.0), ("differences", 0.3), ("tree", 3.0)):
+        show_large(adding, spread)
     show_line("tree", 300, 10, delay=0.05)
     show_line("differences", 300, 10, delay=0.05)
     if os.name == "posix" and os.geteuid() == 0 and shutil.which("tc"):

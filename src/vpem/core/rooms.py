@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 STEP = 2**20
 """Bytes of which rooms have a multiple; smaller arrays are made as usual."""
-MOST_FREE = 4
+MOST_FREE = 3
 """Rooms that are kept for arrays to come."""
 
 _free: deque[NDArray[np.uint8]] = deque(maxlen=MOST_FREE)

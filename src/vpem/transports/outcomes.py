@@ -49,6 +49,8 @@ class Progress:
     sent: int
     """Bytes so far, on all links."""
     received: int
+    waited: float = 0.0
+    """Seconds so far in which the agent had nothing to do but to wait for others."""
 
 
 Told = Here | Away | Wrong | Problem | Progress

@@ -158,6 +158,7 @@ class _Running:
         self.frames: dict[int, tuple[memoryview, int]] = {}
         """By neighbour: room for a frame that is not whole, and how far it has come."""
         self.shown: tuple[str, int, int] | None = None
+        self.waited = 0.0
 
     # The timers' thread, and those of the wire
 
@@ -278,11 +279,14 @@ class _Running:
             while True:
                 if is_new:
                     self._after_event()
+                begin = time.monotonic()
                 try:
                     item = self.inbox.get(timeout=min(self.lease / TICKS, 0.25))
                 except Empty:
                     is_new = True
                     continue
+                finally:
+                    self.waited += time.monotonic() - begin
                 if isinstance(item, BaseException):
                     raise item
                 is_new = self._give(*item)
@@ -413,7 +417,8 @@ class _Running:
         if shown != self.shown:
             self.shown = shown
             bound = run.history[-1] if run is not None and run.history else None
-            self._tell([Progress(phase, progress.start, iteration, bound, self.sent, self.received)])
+            about = phase, progress.start, iteration, bound, self.sent, self.received
+            self._tell([Progress(*about, round(self.waited, 3))])
 
 
 def _nonce() -> int:

@@ -23,6 +23,7 @@ from vpem.core.decisions.repair import make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better, n_small_changes
 from vpem.core.network.summation import Shape, lasting
+from vpem.core.rooms import room_for
 from vpem.core.rows import row_chunks
 
 
@@ -199,7 +200,7 @@ def _retreat(work: Work, progress: Progress, run: Run) -> Progress:
 def _respond(run: Run, sums: Array) -> Run:
     """Responsibilities of the final parameters."""
     assert run.weights is not None, "a root has weights"
-    found = sums + np.log(run.weights)
+    found = np.add(sums, np.log(run.weights), out=room_for(*sums.shape))
     for rows in row_chunks(0, len(found), found.shape[1]):
         found[rows] = normalize(found[rows])[0]
     if run.responsibilities is not None:
