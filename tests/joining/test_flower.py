@@ -10,6 +10,7 @@ import pytest
 from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, Unmatched, check_models, found_in
 from joining.test_matched import SURE, compare
 from vpem.cli.app import app
+from vpem.privacy.keys import Keys
 from vpem.studies.flower_files import write_app
 from vpem.studies.flower_party import Kept, take_question
 from vpem.studies.flower_server import expected_time, most_questions, serve
@@ -90,20 +91,27 @@ def test_the_number_of_questions_is_known_before(tmp_path, model):
     assert f"takes 9.0 s here; this fit takes at most {most - 1} questions" in expected_time(clinics.study, 80, 9.0)
 
 
-def test_a_masked_study_is_that_of_the_simulation_and_keeps_its_secrets_sealed(tmp_path):
+def test_a_masked_study_is_that_of_the_simulation_and_keeps_its_secrets_sealed(tmp_path, monkeypatch):
+    made, draw = set(), Keys.__init__
+
+    def note(self, private=None):
+        draw(self, private)
+        made.add(self.private)
+
+    monkeypatch.setattr(Keys, "__init__", note)
     clinics = MaskedClinics(tmp_path)
     platform = Platform(clinics)
     # The meeting, who has which rows, four iterations and the one that ends them, the last total.
     assert platform.run() == most_questions(clinics.study, 80) == 1 + 1 + 5 + 1
     check_models(clinics, RESOLUTION)
     hidden(clinics, platform.seen)
+    assert len(made) >= len(NAMES) + 1, "one of each agent"
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    everything = b"".join([*files, *platform.seen, *platform.kept.values()])
+    assert not [key for key in made if key in everything], "private keys of masks are in no file and no message"
     for kept in platform.kept.values():
         with pytest.raises(ValueError, match="got other bytes"):
             unpack(kept, Kept)
-        assert b"digests" not in kept
-    # Nothing of it is in files: a key of an epoch is 32 random bytes, so that its public half tells.
-    files = [one for name in NAMES for one in (tmp_path / name / "results").iterdir()]
-    assert all(b"-----BEGIN" not in one.read_bytes() for one in files)
 
 
 def test_what_was_kept_for_one_run_is_of_no_use_in_another(tmp_path):
