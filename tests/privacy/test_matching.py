@@ -108,7 +108,7 @@ def test_a_list_that_passes_by_cannot_be_compared_with_own_ids():
 
 
 def test_a_relay_sees_sealed_parcels_alone():
-    agents = make(LISTS, server=True)
+    agents = make([[*ids, *range(10, 30)] for ids in LISTS], server=True)
     seen = []
     drive(agents, watch=lambda _, frame: seen.append(frame.content))
     tokens = {token for agent in agents.values() if agent._run for token in agent._run.lists.get(0, [])}
@@ -117,9 +117,8 @@ def test_a_relay_sees_sealed_parcels_alone():
     assert sealed
     for content in sealed:
         pieces = [content[at : at + 32] for at in range(0, len(content) - 31, 32)]
-        assert len(pieces) >= 4
         valid = map(points._group().crypto_core_ristretto255_is_valid_point, pieces)
-        assert not all(valid), "one random string in sixteen is a point"
+        assert 2 * sum(valid) < len(pieces), "one random string in sixteen is a point"
     assert not tokens
 
 
