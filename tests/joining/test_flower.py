@@ -1,6 +1,7 @@
 """A study on a platform that asks, without Flower: every question in a new process, as far as its memory goes."""
 
 import csv
+import itertools
 import tomllib
 from types import SimpleNamespace
 
@@ -17,16 +18,17 @@ from vpem.studies.flower_server import expected_time, most_questions, serve
 from vpem.studies.shared import read_study
 from vpem.transports.flower import Answer, Failed, Stopped, pack, unpack
 
+RUNS = itertools.count(1)
 PLAIN = 'init = "labels"\ntol = 1e-6\naccelerate = "squarem"'
 
 
 class Platform:
     """Asks the parties of a study one after the other, and keeps what they leave as bytes."""
 
-    def __init__(self, clinics, nodes=None, run="1"):
+    def __init__(self, clinics, nodes=None):
         self.config = {"study": (clinics.folder / "study.toml").read_text(), "folder": str(clinics.folder)}
         self.node_configs = nodes or {number: {"partition-id": number - 10} for number in (10, 11, 12)}
-        self.run_name, self.kept, self.lines, self.n_asked, self.seen = run, {}, [], 0, []
+        self.kept, self.lines, self.n_asked, self.seen = {}, [], 0, []
 
     def nodes(self):
         return list(self.node_configs)
@@ -45,6 +47,7 @@ class Platform:
 
     def run(self, most=1000):
         """Run, but not more than so many questions."""
+        self.run_name = f"{next(RUNS)}"
         whole, self.whole_ask = self.ask, self.ask
 
         def ask(questions):
@@ -119,8 +122,7 @@ def test_what_was_kept_for_one_run_is_of_no_use_in_another(tmp_path):
     platform = Platform(clinics)
     with pytest.raises(Stopped, match="the network is gone"):
         platform.run(3)
-    platform.run_name = "2"
-    later = Platform(clinics, run="2")
+    later = Platform(clinics)
     later.kept = dict(platform.kept)
     assert later.run() < 8 + 1  # goes on from checkpoints
     check_models(clinics, RESOLUTION)
@@ -281,3 +283,25 @@ def test_an_app_has_the_study_with_few_rounds(tmp_path, capsys):
     tree = Clinics(tmp_path / "tree")
     with pytest.raises(ValueError, match='expected links = "star"'):
         write_app(tree.folder / "study.toml", tmp_path / "tree-app")
+
+
+def test_a_question_is_answered_once_even_from_an_older_state(tmp_path):
+    clinics = MaskedClinics(tmp_path)
+    platform = Platform(clinics)
+    whole, twice = platform.ask, []
+
+    def ask(questions):
+        before, found = dict(platform.kept), whole(questions)
+        if platform.n_asked == 3:
+            node, question = next(iter(questions.items()))
+            again, _ = take_question(
+                platform.config, {"partition-id": node - 10}, platform.run_name, pack(question), before[node]
+            )
+            twice.append(unpack(again, Answer))
+        return found
+
+    platform.ask = ask
+    platform.run()
+    assert "was answered before" in twice[0].failure
+    assert not twice[0].frames
+    check_models(clinics, RESOLUTION)

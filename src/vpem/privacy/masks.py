@@ -267,6 +267,10 @@ class Masked(Summation):
         total = _open(place, state, words.decode(head, WHOLE), entries)
         return _take_total(place, place.position, state, total)
 
+    def told(self, state: Memory, values: Array) -> bytes:  # noqa: ARG002 (made of the total)
+        """The total as it came: with what it says of the next sum's scale, which values do not show."""
+        return state["out"].tobytes()
+
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """The sum; of changes, the log-densities as far as ratios tell them."""
         kept = {name: state[name] for name in changes.KEPT if name in state}

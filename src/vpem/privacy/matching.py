@@ -347,7 +347,7 @@ class Matching:
         if parcel.source != self.agents.matcher:
             raise PointError("expected a position for each row, from the matcher")
         counts = {self.agents.names[owner]: run.hellos[owner].count for owner in self.agents.owners}
-        run.matched = run.read_result(content, counts)
+        run.matched = run.read_result(content, counts, self.agents.join)
         head = content[:HEAD_BYTES]
         run.checks[self.number] = head
         out = [

@@ -46,7 +46,7 @@ class Run:
         self.matched: Matched | None = None
         self.checks: dict[int, bytes] = {}
 
-    def read_result(self, content: bytes, counts: Mapping[str, int]) -> Matched:
+    def read_result(self, content: bytes, counts: Mapping[str, int], join: str) -> Matched:
         """What the matcher tells an owner; PointError if it cannot be."""
         head, rows = content[:HEAD_BYTES], np.frombuffer(content[HEAD_BYTES:], "<i8").astype(np.int64)
         n_rows = int.from_bytes(head[:8], "big")
@@ -55,6 +55,10 @@ class Run:
             raise PointError("expected a position for each row, from the matcher")
         if len(kept) and (kept.max() >= n_rows or rows.min() < -1):
             raise PointError(f"expected positions below {n_rows}")
+        if join == "inner" and (len(kept) != n_rows or n_rows > min(counts.values())):
+            raise PointError(f"expected {n_rows} common rows to be rows of this party, got {len(kept)}")
+        if n_rows > sum(counts.values()):
+            raise PointError(f"expected at most {sum(counts.values())} rows of all parties, got {n_rows}")
         own = np.empty(len(rows), dtype=np.int64)
         own[self.order] = rows
         return Matched(own, n_rows, head[8:].hex(), counts)

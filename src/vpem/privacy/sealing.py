@@ -38,7 +38,7 @@ def open_box(secret: bytes, about: bytes, sealed: bytes) -> bytes:
 
 
 class Sealing:
-    """One agent's key for what it sends and gets; a label is used once in a run between two agents.
+    """One agent's key for what it sends and gets.
 
     Parameters
     ----------
@@ -57,23 +57,23 @@ class Sealing:
 
     def close(self, theirs: bytes, run: bytes, label: bytes, content: bytes) -> bytes:
         """Seal for a receiver."""
-        cipher, nonce = self._cipher(theirs, run, label)
-        sealed: bytes = cipher.encrypt(nonce, content, label)
-        return sealed
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        sealed: bytes = self._cipher(theirs, run).encrypt(nonce, content, label)
+        return nonce + sealed
 
     def open(self, theirs: bytes, run: bytes, label: bytes, sealed: bytes) -> bytes:
         """Open what a sender has sealed; SealError if it has not."""
         from cryptography.exceptions import InvalidTag
 
-        cipher, nonce = self._cipher(theirs, run, label)
+        cipher = self._cipher(theirs, run)
         try:
-            content: bytes = cipher.decrypt(nonce, sealed, label)
-        except InvalidTag:
+            content: bytes = cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], label)
+        except (InvalidTag, ValueError):
             raise SealError("the seal does not fit") from None
         return content
 
-    def _cipher(self, theirs: bytes, run: bytes, label: bytes) -> tuple[Any, bytes]:
-        """A key of the two agents and the run, and a nonce of the label."""
+    def _cipher(self, theirs: bytes, run: bytes) -> Any:
+        """With a key of the two agents and the run."""
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
         if theirs == self.public:  # to itself
@@ -83,4 +83,4 @@ class Sealing:
                 key = self._keys.shared(0, Position(0), theirs, b"seal" + run)
             except WrongMessageError as error:
                 raise SealError(str(error)) from None
-        return ChaCha20Poly1305(key), hashlib.blake2b(label, digest_size=12).digest()
+        return ChaCha20Poly1305(key)

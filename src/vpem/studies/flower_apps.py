@@ -79,7 +79,10 @@ class GridPlatform:
 def _answer(reply: Any) -> Answer:
     if reply.has_error():
         return Answer(failure=f"its node has not answered ({reply.error.reason})")
-    return unpack(_unwrap(reply.content[RECORD]), Answer)
+    try:
+        return unpack(_unwrap(reply.content[RECORD]), Answer)
+    except (ValueError, KeyError, TypeError) as error:  # a node that is none of ours
+        return Answer(failure=f"its node has answered something else ({type(error).__name__})")
 
 
 def run_server(grid: Grid, context: Context) -> None:
@@ -99,7 +102,7 @@ def run_client(message: Message, context: Context) -> Message:
     """One question to one party."""
     before = _unwrap(context.state[RECORD]) if RECORD in context.state else None
     run = f"{context.run_id}"
-    content = _unwrap(message.content[RECORD])
+    content = _unwrap(message.content[RECORD]) if RECORD in message.content else b""
     given, kept = take_question(context.run_config, context.node_config, run, content, before)
     context.state[RECORD] = _wrap(kept)
     return Message(RecordDict({RECORD: _wrap(given)}), reply_to=message)

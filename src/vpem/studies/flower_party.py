@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from vpem.core.network.parties import SERVER
+from vpem.files import replacing
 from vpem.privacy.pausing import pause, resume
 from vpem.privacy.sealing import SealError, close_box, open_box
 from vpem.studies.fields import StudyFileError
@@ -37,6 +38,9 @@ from vpem.transports.session import Session
 Config = Mapping[str, Any]
 """Of a run, or of a node: texts and numbers."""
 MATCH, FIT = "match", "fit"
+ASKED = "asked.json"
+"""Which questions were answered last, of the last runs."""
+MOST_RUNS = 99
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -74,7 +78,6 @@ def needs_keys(study: Study) -> bool:
 def find_party(study: Study, node: Config, config: Config) -> PartyFile | None:
     """Which party a node is, by its own config, or in a simulation by its number; None if it is none."""
     if "party" in node:
-        _check_study(study, node.get("study"))
         return read_party(str(node["party"]), study, has_table="table" not in node)
     number = node.get("partition-id")
     if number is None or not config.get("folder") or int(number) >= len(study.parties):
@@ -82,17 +85,22 @@ def find_party(study: Study, node: Config, config: Config) -> PartyFile | None:
     return find_files(study, Path(str(config["folder"])))[study.names[int(number)]]
 
 
-def _check_study(study: Study, path: Any) -> None:
-    """Raise StudyFileError unless the run has the study of the party's own copy: it must not choose the sum."""
+def own_study(study: Study, node: Config) -> Study:
+    """The party's own copy of a run's study; StudyFileError if they differ: a run must choose no sum, and no keys."""
+    if "party" not in node:
+        return study
+    path = node.get("study")
     if path is None:
         raise StudyFileError(
             'expected study="..." beside party="..." in the node config, with the path of the party\'s own copy '
             "of the study, got none; without it, a run could bring any study"
         )
-    own = read_study(str(path)).digests
-    differing = sorted(name for name in own.keys() | study.digests.keys() if own.get(name) != study.digests.get(name))
-    if differing:
-        raise StudyFileError(f"expected the study of {path}, got a run with another {', '.join(differing)}")
+    own = read_study(str(path))
+    if own.digest != study.digest:
+        fields = own.digests.keys() | study.digests.keys()
+        differing = sorted(name for name in fields if own.digests.get(name) != study.digests.get(name))
+        raise StudyFileError(f"expected the study of {path}, got a run with another {', '.join(differing) or 'one'}")
+    return own
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ def take_question(config: Config, node: Config, run: str, content: bytes, kept: 
     """
     name = "this node"
     try:
-        study = read_config(config)
+        study = own_study(read_config(config), node)
         party = find_party(study, node, config)
         if party is None:
             said = 'a node has no party="..." in its node config, with the path of a party\'s own file'
@@ -179,6 +187,7 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
         checkpoints.glance()
         session = Session.resume(seat.agent(), before.session, save_parts=checkpoints.save)
     session.note = ledger.note
+    _answer_once(asked, seat)
     try:
         given = answer(session, seat.study.number(SERVER), question)
     finally:
@@ -199,13 +208,15 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
 def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | None]:
     """One step of finding the common rows."""
     question, ledger, unmatched = asked.question, Ledger(seat.study.names), seat.unmatched
-    assert unmatched is not None, "there is something to match"
+    if unmatched is None:
+        raise Stopped("there is nothing to match in this study")
     before = _find_kept(asked, seat)
     matching = make_matching(seat.study, seat.number, unmatched, seat.credentials)
     if question.number > 0:
         if before is None:
             return Answer(is_early=True), asked.kept
         resume(matching, before.session)
+    _answer_once(asked, seat)
     session: Any = MatchSession(matching, ledger)
     try:
         given = answer(session, seat.study.number(SERVER), question)
@@ -259,6 +270,24 @@ def _find_kept(asked: Asked, seat: Seat) -> Kept | None:
     if found.digests != seat.digests:
         raise Stopped("the study or the table has changed during the run; run it again with the old one")
     return found
+
+
+def _answer_once(asked: Asked, seat: Seat) -> None:
+    """Write down that a question will be answered; Stopped if it has been, or a later one.
+
+    What the platform keeps could come back older than it was; two answers from one state might show more than one.
+    """
+    path, question, before = seat.party.folder / ASKED, asked.question, list[tuple[str, str, int]]()
+    if path.is_file():
+        before = msgspec.json.decode(path.read_bytes(), type=list[tuple[str, str, int]])
+    if any(
+        (run, purpose) == (asked.run, question.purpose) and number >= question.number
+        for run, purpose, number in before
+    ):
+        raise Stopped(f"question {question.number} was answered before; run it again")
+    others = [one for one in before if one[:2] != (asked.run, question.purpose)][-MOST_RUNS:]
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(msgspec.json.encode([*others, (asked.run, question.purpose, question.number)]))
 
 
 def _close(asked: Asked, seat: Seat, kept: Kept) -> bytes:

@@ -201,7 +201,7 @@ class Study:
         return model._agreement(settings, self.summation, seed, [], n_init=self.model.starts)
 
     @cached_property
-    def digests(self) -> dict[str, str]:
+    def _whole_digests(self) -> dict[str, str]:
         """Of each field that must be the same at all parties, by its name in the file; addresses need not be."""
         values: dict[str, Any] = {
             "name": self.name,
@@ -221,12 +221,17 @@ class Study:
             **{f"{_place(one)}.certificate": one.certificate for one in self.members},
             **{f"{_place(one)}.fingerprint": one.fingerprint for one in self.members if one.fingerprint is not None},
         }
-        return {name: _digest(value)[:DIGITS] for name, value in values.items()}
+        return {name: _digest(value) for name, value in values.items()}
 
     @property
+    def digests(self) -> dict[str, str]:
+        """Of each of these fields, as short as parties need to say in which one they differ."""
+        return {name: whole[:DIGITS] for name, whole in self._whole_digests.items()}
+
+    @cached_property
     def digest(self) -> str:
         """Of all of it."""
-        return _digest(sorted(self.digests.items()))
+        return _digest(sorted(self._whole_digests.items()))
 
     def at(self, addresses: dict[str, str]) -> Study:
         """The same study with other addresses of some members."""

@@ -109,7 +109,13 @@ class Identity:
         """Why a meeting in which all records are here does not end, in words; None if it does."""
         if not self.needs_consent or not state.meeting or not meeting.is_complete(state.records):
             return None
-        return meeting.held_up(state.records, state.members)
+        assert self.credentials is not None, "as consents are needed"
+        return meeting.held_up(state.records, self.credentials.everybody)
+
+    def gone(self, state: AgentState) -> tuple[int, ...]:
+        """Agents that did not come to the last meeting, in order: of the study, where it is known who they are."""
+        known = range(len(self.credentials.everybody)) if self.credentials is not None else state.members
+        return tuple(sorted(set(known) - state.records.keys()))
 
     def pack_secret(self, state: AgentState) -> bytes:
         """What the agent keeps secret in this epoch, for its next process; see `unpack_secret`."""
@@ -156,7 +162,7 @@ class Identity:
         """What the last meeting came to."""
         if self._roles is None or self._roles[0] is not state.records:
             bare = meeting.bare_records(state.records.values())
-            key = bare, tuple(sorted(state.members.keys() - state.records.keys()))
+            key = bare, self.gone(state)
             if key not in self.known:
                 self.known[key] = replace(meeting.find_roles(bare, self.agreement), gone=key[1])
             self._roles = state.records, self.known[key]

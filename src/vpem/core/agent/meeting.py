@@ -178,13 +178,16 @@ def check_members(records: Mapping[int, Record], members: Mapping[int, Record]) 
         raise MeetingError(f"expected the {n_members} agents of the first meeting, got {len(records)} agents")
 
 
-def held_up(records: Mapping[int, Record], members: Mapping[int, Record]) -> str | None:
+def held_up(records: Mapping[int, Record], everybody: Sequence[str]) -> str | None:
     """Who has not agreed to go on without those that are gone, in words; None if all have.
 
     Where sums are masked, the word of the neighbours of an agent is not enough: a server that hides parties one after
     the other would see sums of ever fewer. Records are signed, with the epoch, so that it cannot agree for others.
+    Who there is, `everybody`, is known from the study: also in the first meeting, of which a server could say that it
+    is a later one.
     """
-    gone = {number: record.name for number, record in members.items() if number not in records}
+    abandoned = {number for record in records.values() for number in record.abandoned}
+    gone = {number: name for number, name in enumerate(everybody) if number in abandoned and number not in records}
     against = [record.name for _, record in sorted(records.items()) if not gone.keys() <= set(record.consents)]
     if not gone or not against:
         return None

@@ -75,7 +75,8 @@ class Turn:
         draft.meeting = False
         if target < min(record.newest for record in records.values()):
             draft.requests = {}
-        seen = draft.progress.seen if target else {}
+        # Rows that were added stay known, whatever a record says, unless all have agreed to go on without others.
+        seen = {} if target == 0 and self.identity.gone(draft) else draft.progress.seen
         *earlier, last = (point for point in draft.checkpoints if point.number <= target)
         if seen and seen is not last.progress.seen:  # what was shown stays known, wherever agents go back to
             last = replace(last, progress=replace(last.progress, seen=seen))
@@ -155,12 +156,13 @@ class Turn:
                 draft.pooled = table
             else:
                 before = replace(before, prediction=replace(before.prediction, pooled=table))
-        values = NO_VALUES
+        values, said = NO_VALUES, b""
         audience = self.identity.audience(draft)
         if PHASES[before.phase].exchange in BY_SUMMATION and (audience is None or work.position in audience):
             summation = self.identity.summation(draft)
             with blaming(self.identity, draft):
                 values, carry = summation.end(self.identity.place(draft), exchange.state)
+            said = summation.told(exchange.state, values)
             if series := exchange.series:
                 last, changes = before.memories.get(series, NOTHING), summation.changes(exchange.state)
                 carried = carry_on(summation, last, lasting(summation, carry), changes)
@@ -169,7 +171,7 @@ class Turn:
             before = replace(before, n_sums=before.n_sums + 1)
         decision = NO_DECISION if exchange.decision is None else exchange.decision
         if self.identity.agreement.summation.is_masked and before.phase != "predict":  # which not all may hear
-            told = bytes.fromhex(before.heard) + values.tobytes() + decision.tobytes()
+            told = bytes.fromhex(before.heard) + said + decision.tobytes()
             before = replace(before, heard=hashlib.sha256(told).hexdigest())
         found: Progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
         return found

@@ -336,6 +336,10 @@ class Summation(ABC):
         """The sum, (n_values,), and what to carry to the next one of the series."""
         return state["values"], NO_MEMORY
 
+    def told(self, state: Memory, values: Array) -> bytes:  # noqa: ARG002 (likewise)
+        """All that an agent was told in a sum, and may act on: what later masks depend on."""
+        return values.tobytes()
+
     def changes(self, state: Memory) -> Memory:  # noqa: ARG002 (likewise)
         """What a sum that has ended has changed in the carry, if that is little, for `redo`; nothing if it is not."""
         return NO_MEMORY

@@ -1,0 +1,111 @@
+"""Servers that lie under masks: what they told once to read one party's terms, and what happens now."""
+
+from contextlib import suppress
+
+import msgspec
+import numpy as np
+import pytest
+
+import vpem.privacy.masks as masks
+from privacy import test_repeats as repeats
+from privacy.test_consent import study
+from vpem.core.agent.exchange import _tag
+from vpem.core.agent.meeting import signed_content
+from vpem.core.agent.message import StaleMessageError
+from vpem.privacy import changes
+from vpem.privacy.parcels import Hello
+from vpem.privacy.points import PointError
+from vpem.privacy.runs import Run
+
+
+def pump(agents, line, change=lambda message: message):
+    while line:
+        message = change(line.pop(0))
+        if message is not None:
+            with suppress(StaleMessageError):
+                line += agents[message.receiver].receive(message)
+
+
+def test_a_total_with_another_scale_for_each_party_makes_masks_that_do_not_cancel(monkeypatch):
+    """The same numbers, but to one party that they fitted and to the others that they were clipped: with units 256
+    times as large, the others' next changes would be zeros, and the total the one party's own.
+    """
+    agents = study()
+    server, victim, forged, last = agents[5], 0, {}, [None]
+    honest = masks._open
+
+    def tell(place, state, head, entries):
+        found = honest(place, state, head, entries)
+        if not masks._is_change(place, state):
+            return found
+        zeros, head = changes.pack(np.zeros(len(entries), np.int32)), head.copy()
+        head[-2] = 0.0
+        for_one = np.frombuffer(head.astype("<f8").tobytes() + zeros, np.uint8)
+        head[-2] = 1.0
+        forged[for_one.tobytes()] = np.frombuffer(head.astype("<f8").tobytes() + zeros, np.uint8)
+        return for_one
+
+    def change(message):
+        if server.state.exchange:
+            last[0] = server.state
+        if message.sender == 5 and message.kind == "sum" and message.receiver != victim:
+            other = forged.get(message.values.tobytes())
+            if other is not None:
+                message = message._replace(values=other)
+                message = message._replace(tag=_tag(server.identity, last[0], message, message.receiver))
+        return message
+
+    monkeypatch.setattr(masks, "_open", tell)
+    pump(agents, [message for agent in agents for message in agent.start()], change)
+    assert len(forged) == 1, "the next sum is noise"
+    assert all("expected masks that cancel" in agent.failure for agent in agents)
+
+
+def test_a_server_cannot_leave_out_a_party_in_the_first_meeting():
+    agents = study()
+    server = agents[5]
+    honest = server.identity.record
+
+    def lie(state):
+        said = {"neighbours": (0, 1, 2, 3), "abandoned": (4,), "consents": (4,), "n_members": 6, "proof": b""}
+        record, own = msgspec.structs.replace(honest(state), **said), server.identity.credentials
+        return msgspec.structs.replace(record, proof=own.sign(signed_content(record, state.epoch, own.study)))
+
+    server.identity.record, server.state.abandoned = lie, frozenset({4})
+    line = [message for agent in agents[:4] + agents[5:] for message in agent.start()]
+    pump(agents, line, lambda message: None if 4 in (message.sender, message.receiver) else message)
+    for agent in agents[:4]:
+        assert agent.state.meeting
+        assert agent.held_up == "waiting until all agree to go on without 4: 0, 1, 2, 3 need --without 4"
+
+
+def test_rows_that_were_added_stay_known_when_a_server_says_that_all_must_begin_again():
+    agents, new, keys = repeats.fitted(), repeats.few_values(6, seed=1), np.arange(1001, 1007)
+    assert repeats.ask(agents, new, keys) == [None] * 5
+    server = agents[4]
+    honest = server.identity.record
+    server.identity.record = lambda state: msgspec.structs.replace(honest(state), newest=0, oldest=0, model=0)
+    for number in range(4):
+        server.lose(number)
+        agents[number].lose(4)
+    line = [message for number in range(4) for message in server.rejoin(number)]
+    pump(agents, line + [message for agent in agents[:4] for message in agent.rejoin(4)])
+    assert all(agent.is_done for agent in agents)
+    server.identity.record = honest
+    assert "rows that are added again" in repeats.ask(agents, new, keys, lacking=[3])[0]
+
+
+@pytest.mark.parametrize(
+    ("join", "n_rows", "rows", "problem"),
+    [
+        ("inner", 9, [0, 1, 2], "expected 9 common rows to be rows of this party, got 3"),
+        ("inner", 3, [0, 1, -1], "expected 3 common rows to be rows of this party, got 2"),
+        ("outer", 10, [0, 1, 2], "expected at most 9 rows of all parties, got 10"),
+    ],
+)
+def test_a_matcher_cannot_give_every_party_rows_of_its_own(join, n_rows, rows, problem):
+    run = Run({number: Hello(number, bytes(16), bytes(32), 3, "") for number in range(3)})
+    run.order = [0, 1, 2]
+    content = n_rows.to_bytes(8, "big") + bytes(32) + np.array(rows, "<i8").tobytes()
+    with pytest.raises(PointError, match=problem):
+        run.read_result(content, dict.fromkeys("abc", 3), join)
