@@ -496,6 +496,33 @@ def test_codes_that_look_like_numbers_are_categories_if_said(tmp_path):
     assert alone.categories_ == {"code": ["1", "2", "10"]}, "numbers are in their own order"
 
 
+@pytest.mark.parametrize("fitted_on", [[True, False], ["TRUE", "FALSE"], ["True", "False", "maybe"]])
+def test_truth_values_are_the_same_however_they_are_written(fitted_on):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"a": rng.normal(size=200), "w": pd.Series(fitted_on)[rng.integers(len(fitted_on), size=200)].to_numpy()}
+    )
+    model = VerticalMixture(2, random_state=0).fit(table)
+    some = table[table["w"].astype(str) != "maybe"].iloc[:20]
+    expected = model.predict_proba(some)
+    is_true = some["w"].astype(str).str.lower() == "true"
+    for true, false in ((True, False), ("TRUE", "FALSE"), ("true", "False")):
+        np.testing.assert_array_equal(model.predict_proba(some.assign(w=np.where(is_true, true, false))), expected)
+
+
+@pytest.mark.parametrize("family", ["auto", "categorical", "counts", "angles:24", "gaussian"])
+@pytest.mark.parametrize(
+    "empty", [np.nan, pd.array([None] * 50, dtype="boolean"), pd.array([None] * 50, dtype="string")]
+)
+def test_a_column_without_any_value_is_named(family, empty):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=50), "b": empty})
+    with pytest.raises(ValueError, match=r"column 'b':? has no value at all.*leave"):
+        VerticalMixture(2, families={"b": family}).fit(table)
+    with pytest.raises(ValueError, match="column 1: has no value at all; leave it out"):
+        VerticalMixture(2, families={1: family}).fit(np.column_stack([table["a"], np.full(50, np.nan)]))
+
+
 @pytest.mark.parametrize("family", ["counts", "poisson"])
 def test_counts_of_later_rows_may_be_larger(family, tmp_path):
     """A stream with room from the beginning is the same, but for rounding: no parameter depends on the room."""

@@ -61,8 +61,7 @@ class Coding:
             values = found[:, column].copy()
             own = self.labels.get(column)
             if column in words and own is not None:
-                known = {label: code for code, label in enumerate(own)}
-                new = np.array([known.get(word, np.nan) for word in words[column]])
+                new = _codes_of(words[column], own)
                 codes = np.where(np.isnan(values), 0, values).astype(np.intp)
                 found[:, column] = np.where(np.isnan(values), np.nan, new[codes])
                 strange = [words[column][code] for code in np.unique(codes[~np.isnan(values)]) if np.isnan(new[code])]
@@ -117,6 +116,16 @@ class _CodedRows:
         if unseen:
             warnings.warn(f"{UNSEEN}: {'; '.join(unseen)}", UnseenWarning, stacklevel=2)
         return found
+
+
+TRUTH = ("false", "true")
+
+
+def _codes_of(words: Sequence[str], labels: Sequence[str]) -> Array:
+    """Code of each word, (n_words,); NaN if it is no label. Programs write truth values each in their own way."""
+    known = {label: float(code) for code, label in enumerate(labels)}
+    truth = {label.lower(): code for label, code in known.items() if label.lower() in TRUTH}
+    return np.array([known.get(word, truth.get(word.lower(), np.nan)) for word in words], dtype=np.float64)
 
 
 def number_name(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +82,7 @@ def to_codes(
     said : bool
         Whether the user says that these are categories: then they may look like numbers, ids or free text.
     """
-    if pa.types.is_boolean(column.type):
+    if pa.types.is_boolean(column.type) and (has_words is not None or column.null_count < len(column)):
         return Coded(np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64), ["false", "true"])
     if has_words and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         has_words = False  # codes, as samples have them
@@ -130,15 +129,3 @@ def true_or_false(column: Any) -> Any:
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(column))
     are = pc.is_in(texts, value_set=pa.array(["true", "false", None], pa.string()))
     return pc.equal(texts, "true") if pc.all(are).as_py() and column.null_count < len(column) else column
-
-
-def recode(codes: Array, words: Sequence[str], wanted: Sequence[str]) -> tuple[Array, list[str]]:
-    """Codes by other categories, NaN for words that are none of them; and these words, if some row has them."""
-    place = {word: number for number, word in enumerate(wanted)}
-    new = np.array([place.get(word, np.nan) for word in words], dtype=np.float64)
-    is_there = ~np.isnan(codes)
-    found = np.full(len(codes), np.nan)
-    own = codes[is_there].astype(np.intp)
-    found[is_there] = new[own]
-    used = np.unique(own)
-    return found, [words[number] for number in used if np.isnan(new[number])]
