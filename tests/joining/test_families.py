@@ -19,7 +19,7 @@ from vpem.cli.app import app
 from vpem.reading import TableError
 from vpem.studies import joining
 from vpem.studies.assembling import assemble
-from vpem.studies.columns import prepare
+from vpem.studies.columns import new_values, prepare
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import FolderError
 from vpem.studies.joining import StudyEnded, join
@@ -331,6 +331,23 @@ def test_columns_that_no_family_takes_are_named_with_what_to_do(tmp_path):
         take_seat(made.study, made.folder / "north" / "clinic.toml", insecure=True, families={"rain": "zeros"})
     with pytest.raises(ValueError, match="expected a family of gaussian, categorical"):
         take_seat(made.study, made.folder / "north" / "clinic.toml", insecure=True, families={"age": "normal"})
+
+
+def test_numbers_in_new_rows_are_words_only_if_these_are_the_same(tmp_path):
+    made = Clinics(tmp_path / "clinics", model=FAMILIES)
+    own = find_files(made.study, made.folder)["north"]
+    ids = {"id": list("abcdef")}
+
+    def rows(column, words):
+        values = np.column_stack([np.arange(6) ** 0.5, column])
+        return PartyRows(["x", "w"], values, np.arange(6), ids, "", words=words)
+
+    local = prepare(made.study, rows([0, 1, 2, 0, 1, 2], {"w": ["01", "02", "3"]}), own)
+    with pytest.raises(TableError, match=r"new rows: expected words in column 'w'.* got numbers, such as 1;"):
+        new_values(local, rows([1, 2, 3, 3, 2, 1], {}))
+    values, unseen = new_values(local, rows([3, np.nan, 3, 3, 3, 3], {}))
+    np.testing.assert_array_equal(values[:, 1], [2, np.nan, 2, 2, 2, 2])
+    assert not unseen
 
 
 @pytest.mark.parametrize("words", [{"w": ["a", "b"]}, {}])

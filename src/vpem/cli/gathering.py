@@ -138,10 +138,15 @@ def columns_of(
 
 def _as_fitted(fitted: VerticalMixture, column: int, values: Any, rows: Rows, name: str) -> Any:
     """Values of one column, with words coded as in the fit; words that it has not seen count as missing."""
-    if name not in rows.words:
-        return values
     from vpem.estimators.coding import Coding
 
+    if name not in rows.words:
+        if column not in fitted._coding.labels or column in fitted._coding.numbers:
+            return values
+        try:
+            return fitted._coding.code_numbers(column, values, name)
+        except ValueError as error:
+            raise TableError(str(error)) from None
     if column not in fitted._coding.labels:
         raise TableError(
             f"expected numbers in the model's column {name!r}, got words, such as {rows.words[name][0]!r}"
