@@ -19,7 +19,7 @@ from vpem.core.blocks.mixed import Mixed
 from vpem.core.blocks.structure import Structure, parse_family
 from vpem.core.blocks.weights import LOWEST
 from vpem.estimators import mixture as mixture_module
-from vpem.estimators.coding import UnseenWarning
+from vpem.estimators.coding import Coding, UnseenWarning
 from vpem.report import make_report
 from vpem.transports.inprocess import Disturbances
 
@@ -494,6 +494,62 @@ def test_codes_that_look_like_numbers_are_categories_if_said(tmp_path):
     numbers = table.assign(code=rng.choice([1, 2, 10], 200))
     alone = VerticalMixture(2, families="categorical", random_state=0).fit(numbers[["code"]])
     assert alone.categories_ == {"code": ["1", "2", "10"]}, "numbers are in their own order"
+
+
+def test_numbers_are_not_taken_for_words_that_look_like_them():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=200), "w": rng.choice(["01", "02", "03"], 200)})
+    model = VerticalMixture(2, families={"w": "categorical"}, random_state=0).fit(table)
+    with pytest.raises(
+        ValueError, match=r"expected words in column 'w', .* such as '01', got numbers, such as [123];"
+    ):
+        model.predict(table.assign(w=table["w"].astype(int)))
+    both = VerticalMixture(2, families={"w": "categorical"}, random_state=0).fit(
+        table.assign(v=rng.choice(["x", "y"], 200))
+    )
+    with pytest.raises(ValueError, match="got numbers"):
+        both.predict(table.assign(w=table["w"].astype(int), v="x"))
+    assert np.isfinite(model.score_samples(table.assign(w=np.nan))).all()
+    codes = table.assign(w=table["w"].astype(int) - 1.0).to_numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # an array has no names
+        np.testing.assert_array_equal(model.score_samples(codes), model.score_samples(table))
+
+
+def test_numbers_become_the_words_that_they_are():
+    coding = Coding({0: ["01", "1", "2.5", "A3"], 1: ["False", "True"]})
+    values = np.array([1, 2.5, np.nan, 1])
+    np.testing.assert_array_equal(coding.code_numbers(0, values, "w"), [1, 2, np.nan, 1])
+    np.testing.assert_array_equal(coding.code_numbers(1, np.array([0.0, 1, np.nan]), "t"), [0, 1, np.nan])
+    with pytest.raises(ValueError, match=r"expected words in column 'w', .* got numbers, such as 7; give the texts"):
+        coding.code_numbers(0, np.array([1.0, 7.0]), "w")
+
+
+@pytest.mark.parametrize("fitted_on", [[True, False], ["TRUE", "FALSE"], ["True", "False", "maybe"]])
+def test_truth_values_are_the_same_however_they_are_written(fitted_on):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"a": rng.normal(size=200), "w": pd.Series(fitted_on)[rng.integers(len(fitted_on), size=200)].to_numpy()}
+    )
+    model = VerticalMixture(2, random_state=0).fit(table)
+    some = table[table["w"].astype(str) != "maybe"].iloc[:20]
+    expected = model.predict_proba(some)
+    is_true = some["w"].astype(str).str.lower() == "true"
+    for true, false in ((True, False), ("TRUE", "FALSE"), ("true", "False")):
+        np.testing.assert_array_equal(model.predict_proba(some.assign(w=np.where(is_true, true, false))), expected)
+
+
+@pytest.mark.parametrize("family", ["auto", "categorical", "counts", "angles:24", "gaussian"])
+@pytest.mark.parametrize(
+    "empty", [np.nan, pd.array([None] * 50, dtype="boolean"), pd.array([None] * 50, dtype="string")]
+)
+def test_a_column_without_any_value_is_named(family, empty):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=50), "b": empty})
+    with pytest.raises(ValueError, match=r"column 'b':? has no value at all.*leave"):
+        VerticalMixture(2, families={"b": family}).fit(table)
+    with pytest.raises(ValueError, match="column 1: has no value at all; leave it out"):
+        VerticalMixture(2, families={1: family}).fit(np.column_stack([table["a"], np.full(50, np.nan)]))
 
 
 @pytest.mark.parametrize("family", ["counts", "poisson"])

@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 import zipfile
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -18,12 +19,13 @@ from vpem.cli.app import app
 from vpem.reading import TableError
 from vpem.studies import joining
 from vpem.studies.assembling import assemble
+from vpem.studies.columns import new_values, prepare
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import FolderError
 from vpem.studies.joining import StudyEnded, join
 from vpem.studies.local import find_files, make_keys
 from vpem.studies.predicting import predict
-from vpem.studies.rows import row_digests
+from vpem.studies.rows import PartyRows, row_digests
 from vpem.studies.seats import take_seat
 from vpem.studies.shared import read_study
 from vpem.studies.writing import study_text
@@ -331,6 +333,34 @@ def test_columns_that_no_family_takes_are_named_with_what_to_do(tmp_path):
         take_seat(made.study, made.folder / "north" / "clinic.toml", insecure=True, families={"age": "normal"})
 
 
+def test_numbers_in_new_rows_are_words_only_if_these_are_the_same(tmp_path):
+    made = Clinics(tmp_path / "clinics", model=FAMILIES)
+    own = find_files(made.study, made.folder)["north"]
+    ids = {"id": list("abcdef")}
+
+    def rows(column, words):
+        values = np.column_stack([np.arange(6) ** 0.5, column])
+        return PartyRows(["x", "w"], values, np.arange(6), ids, "", words=words)
+
+    local = prepare(made.study, rows([0, 1, 2, 0, 1, 2], {"w": ["01", "02", "3"]}), own)
+    with pytest.raises(TableError, match=r"new rows: expected words in column 'w'.* got numbers, such as 1;"):
+        new_values(local, rows([1, 2, 3, 3, 2, 1], {}))
+    values, unseen = new_values(local, rows([3, np.nan, 3, 3, 3, 3], {}))
+    np.testing.assert_array_equal(values[:, 1], [2, np.nan, 2, 2, 2, 2])
+    assert not unseen
+
+
+@pytest.mark.parametrize("words", [{"w": ["a", "b"]}, {}])
+@pytest.mark.parametrize("families", [{}, {"w": "categorical"}, {"w": "counts"}])
+def test_a_column_without_a_value_among_the_common_rows_is_named(tmp_path, words, families):
+    made = Clinics(tmp_path / "clinics", model=FAMILIES)
+    own = replace(find_files(made.study, made.folder)["north"], families=families)
+    values = np.column_stack([np.arange(5) ** 0.5, np.full(5, np.nan)])
+    rows = PartyRows(["x", "w"], values, np.arange(5), {"id": list("abcde")}, "", words=words)
+    with pytest.raises(TableError, match="column 'w': has no value at all; leave it out"):
+        prepare(made.study, rows, own)
+
+
 def test_gaussian_studies_say_how_to_take_words(tmp_path):
     made = Mixed(tmp_path / "clinics", model="", said={})
     with pytest.raises(TableError, match=r'families = "auto" in the \[model\] of the shared file'):
@@ -377,8 +407,6 @@ def test_families_change_nothing_of_what_is_sent(tmp_path):
 
 
 def test_parties_that_differ_in_whether_they_have_families_do_not_start(tmp_path):
-    from dataclasses import replace
-
     made = Mixed(tmp_path / "clinics", said={})
 
     def take_part(study, own):

@@ -209,6 +209,15 @@ def test_large_arrays_are_written_once_and_kept_as_long_as_a_checkpoint_has_them
     assert names(tmp_path) == ["state", "state.earlier"]
 
 
+def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(wire, "VERSION", wire.VERSION - 1)
+        Checkpoints(tmp_path, about()).save(state(1, large(0)))
+        assert loaded(tmp_path)[0] == 1
+    with pytest.raises(FolderError, match="saved by another version of vpem; go on with that version"):
+        Checkpoints(tmp_path, about()).load()
+
+
 @pytest.mark.parametrize("harm", ["missing", "short", "changed"])
 def test_a_damaged_array_is_found_out(tmp_path, harm):
     one = Checkpoints(tmp_path, about())

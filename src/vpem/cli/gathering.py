@@ -138,21 +138,27 @@ def columns_of(
 
 def _as_fitted(fitted: VerticalMixture, column: int, values: Any, rows: Rows, name: str) -> Any:
     """Values of one column, with words coded as in the fit; words that it has not seen count as missing."""
-    if name not in rows.words:
-        return values
-    from vpem.reading.coding import recode
+    from vpem.estimators.coding import Coding
 
+    if name not in rows.words:
+        if column not in fitted._coding.labels or column in fitted._coding.numbers:
+            return values
+        try:
+            return fitted._coding.code_numbers(column, values, name)
+        except ValueError as error:
+            raise TableError(str(error)) from None
     if column not in fitted._coding.labels:
         raise TableError(
             f"expected numbers in the model's column {name!r}, got words, such as {rows.words[name][0]!r}"
         )
-    found, strange = recode(values, rows.words[name], fitted._coding.labels[column])
-    if strange:
-        shown = ", ".join(map(repr, strange[:5]))
+    own = Coding({0: fitted._coding.labels[column]})
+    found, unseen = own.code_rows(values[:, None], {0: rows.words[name]}, [name])
+    if unseen:
+        shown = unseen[0].removeprefix(f"{name!r}: ")
         err.print(
             plain(f"note: column {name!r} has words that the fit has not seen, which count as missing: {shown}")
         )
-    return found
+    return found[:, 0]
 
 
 def check_choices(**options: tuple[str, Sequence[str]]) -> None:

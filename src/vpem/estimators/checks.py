@@ -82,6 +82,8 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
         names = getattr(estimator, "feature_names_in_", None)
         words = words_by_number(X, names)
         if not reset:
+            if hasattr(X, "columns") or hasattr(X, "column_names"):
+                estimator._coding.refuse_numbers(table, words, range(table.shape[1]) if names is None else names)
             return estimator._coding.code(table, words, names)  # type: ignore[no-any-return]
         estimator._words = words
     return table

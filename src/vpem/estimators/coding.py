@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.rows import Rows, Table
+from vpem.core.rows import Rows, Table, row_chunks
 
 Array = NDArray[np.float64]
 
@@ -61,8 +62,7 @@ class Coding:
             values = found[:, column].copy()
             own = self.labels.get(column)
             if column in words and own is not None:
-                known = {label: code for code, label in enumerate(own)}
-                new = np.array([known.get(word, np.nan) for word in words[column]])
+                new = _codes_of(words[column], own)
                 codes = np.where(np.isnan(values), 0, values).astype(np.intp)
                 found[:, column] = np.where(np.isnan(values), np.nan, new[codes])
                 strange = [words[column][code] for code in np.unique(codes[~np.isnan(values)]) if np.isnan(new[code])]
@@ -78,6 +78,47 @@ class Coding:
                 shown = ", ".join(map(repr, strange[:MOST_NAMED])) + (", ..." if len(strange) > MOST_NAMED else "")
                 unseen.append(f"{_called(column, names)}: {shown}")
         return found, unseen
+
+    def code_numbers(self, column: int, values: Array, name: str) -> Array:
+        """Codes of numbers, (n_rows,), in a column that has words in the fit: of those words that are these numbers.
+
+        Numbers 0 and 1 are truth values.
+
+        Raises
+        ------
+        ValueError
+            For numbers that are none of the words.
+        """
+        labels = self.labels[column]
+        if not {label.lower() for label in labels} <= set(TRUTH):
+            found, places = np.unique(values, return_inverse=True)
+            words = [number_name(value) for value in found.tolist()]
+            codes = _codes_of(words, labels)
+            strange = np.flatnonzero(np.isnan(codes) & ~np.isnan(found))
+            if len(strange):
+                raise ValueError(_no_words(name, labels, words[strange[0]]))
+            values = codes[places]
+        return values
+
+    def refuse_numbers(self, table: Table, words: Mapping[int, Sequence[str]], names: Sequence[str]) -> None:
+        """Raise ValueError if a data frame has numbers where the fit has words that look like numbers.
+
+        They may be these words without their zeros, or codes.
+        """
+        columns = [
+            column
+            for column, labels in self.labels.items()
+            if column not in words and column not in self.numbers and any(map(_looks_like_a_number, labels))
+        ]
+        for rows in row_chunks(0, len(table), table.shape[1]) if columns else ():
+            chunk = np.asarray(table[rows])
+            for column in columns:
+                values = chunk[:, column].astype(np.float64)
+                values = values[~np.isnan(values)]
+                if len(values):
+                    remedy = "; or codes, as samples have them, in a plain array"
+                    shown = number_name(float(values[0]))
+                    raise ValueError(_no_words(str(names[column]), self.labels[column], shown) + remedy)
 
     def in_words(self, column: int, values: Array) -> Any:
         """One column of a decoded table, (n_rows,), with words in place of their codes; None for a gap."""
@@ -117,6 +158,30 @@ class _CodedRows:
         if unseen:
             warnings.warn(f"{UNSEEN}: {'; '.join(unseen)}", UnseenWarning, stacklevel=2)
         return found
+
+
+TRUTH = ("false", "true")
+
+
+def _codes_of(words: Sequence[str], labels: Sequence[str]) -> Array:
+    """Code of each word, (n_words,); NaN if it is no label. Programs write truth values each in their own way."""
+    known = {label: float(code) for code, label in enumerate(labels)}
+    truth = {label.lower(): code for label, code in known.items() if label.lower() in TRUTH}
+    return np.array([known.get(word, truth.get(word.lower(), np.nan)) for word in words], dtype=np.float64)
+
+
+def _looks_like_a_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
+def _no_words(name: str, labels: Sequence[str], number: str) -> str:
+    return (
+        f"expected words in column {name!r}, as in the fit, such as {labels[0]!r}, got numbers, such as {number}; "
+        "give the texts that the fit had"
+    )
 
 
 def number_name(value: float) -> str:

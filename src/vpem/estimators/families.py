@@ -179,7 +179,7 @@ def _decide(wanted: str, facts: Facts, words: Sequence[str] | None) -> str:
     """The family of one column as a text with all that belongs to it."""
     n_different = None if facts.distinct is None else len(facts.distinct)
     if n_different == 0:
-        return wanted if wanted != AUTO else "gaussian"  # an error that tells of it follows
+        raise ValueError("has no value at all; leave it out")
     if n_different == 1:
         raise ValueError("always the same value, which tells nothing; leave it out")
     if words is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +23,11 @@ CODABLE = ("words", "texts")
 SAYABLE = (*CODABLE, "some", "names", "marks", "date")
 """The same, if the user says so."""
 
-ZERO_BEFORE = r"^[+-]?0\d"
-"""How a text begins that is a name, though it is a number too."""
+A_NAME = r"^[+-]?0\d|^\+|\.\d*0$|\.$|[eE]|\d{16}"
+"""A text from which a number would lose something: 01, +1, 1.10, 1., 1E3, or more digits than a number has."""
+
+BESIDE_GAPS = r"^-?(0|[1-9]\d{0,14})\.0$"
+"""Whole numbers, as programs write them if the column has gaps."""
 
 
 class Coded(NamedTuple):
@@ -80,7 +82,7 @@ def to_codes(
     said : bool
         Whether the user says that these are categories: then they may look like numbers, ids or free text.
     """
-    if pa.types.is_boolean(column.type):
+    if pa.types.is_boolean(column.type) and (has_words is not None or column.null_count < len(column)):
         return Coded(np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64), ["false", "true"])
     if has_words and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         has_words = False  # codes, as samples have them
@@ -88,7 +90,7 @@ def to_codes(
     if not has_words:
         found = to_numbers(column, may_have_commas=may_have_commas)
         if not isinstance(found, Fault):
-            if not (said and _has_zeros_before(column)):
+            if not (said and _has_names(column)):
                 return Coded(found)
             found = Fault(kind="words", text="expected words, got numbers")
         if has_words is not None and found.kind == "empty":
@@ -96,7 +98,7 @@ def to_codes(
         if found.kind not in (SAYABLE if said else CODABLE):
             return found
         fault = found
-    texts = to_texts(column)
+    texts = to_texts(column, are_ids=False)
     if isinstance(texts, str):
         return fault
     plain = pc.if_else(pc.is_in(pa.array(texts, pa.string()), value_set=pa.array(MISSING)), None, pa.array(texts))
@@ -109,12 +111,17 @@ def to_codes(
     return Coded(np.array(codes.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64), words)
 
 
-def _has_zeros_before(column: Any) -> bool:
-    """Whether texts as 01, from which a number would lose something, are in a column."""
+def _has_names(column: Any) -> bool:
+    """Whether texts that are names, though they are numbers too, are in a column."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    return not is_number and bool(pc.any(pc.match_substring_regex(column.cast(pa.string()), ZERO_BEFORE)).as_py())
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return False
+    texts = pc.utf8_trim_whitespace(pc.unique(column.cast(pa.string())))
+    texts = texts.filter(pc.invert(pc.is_in(texts, value_set=pa.array([*MISSING, None], pa.string()))))
+    if pc.all(pc.match_substring_regex(texts, BESIDE_GAPS)).as_py():
+        return False
+    return bool(pc.any(pc.match_substring_regex(texts, A_NAME)).as_py())
 
 
 def true_or_false(column: Any) -> Any:
@@ -122,15 +129,3 @@ def true_or_false(column: Any) -> Any:
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(column))
     are = pc.is_in(texts, value_set=pa.array(["true", "false", None], pa.string()))
     return pc.equal(texts, "true") if pc.all(are).as_py() and column.null_count < len(column) else column
-
-
-def recode(codes: Array, words: Sequence[str], wanted: Sequence[str]) -> tuple[Array, list[str]]:
-    """Codes by other categories, NaN for words that are none of them; and these words, if some row has them."""
-    place = {word: number for number, word in enumerate(wanted)}
-    new = np.array([place.get(word, np.nan) for word in words], dtype=np.float64)
-    is_there = ~np.isnan(codes)
-    found = np.full(len(codes), np.nan)
-    own = codes[is_there].astype(np.intp)
-    found[is_there] = new[own]
-    used = np.unique(own)
-    return found, [words[number] for number in used if np.isnan(new[number])]

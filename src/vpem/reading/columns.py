@@ -132,10 +132,10 @@ def counts_rows(values: Array) -> bool:
     return len(values) > 0 and values[0] in (0, 1) and bool((values == values[0] + np.arange(len(values))).all())
 
 
-def to_texts(column: Any) -> list[str | None] | str:
-    """Values of an id column as text, None where missing; or the type of values that cannot be ids.
+def to_texts(column: Any, *, are_ids: bool = True) -> list[str | None] | str:
+    """Values of a column as text, None where missing; or the type of values that cannot be.
 
-    Whole numbers are written without a fraction, whatever their type: `7.0` and `7` are the same id.
+    Whole numbers are written without a fraction. With `are_ids`, whatever their type: `7.0` and `7` are the same id.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -149,7 +149,7 @@ def to_texts(column: Any) -> list[str | None] | str:
     except pa.ArrowException:
         return str(column.type)
     texts = pc.utf8_trim_whitespace(texts)
-    if pc.all(pc.match_substring_regex(texts, r"^[+-]?\d+\.0+$")).as_py():
+    if are_ids and pc.all(pc.match_substring_regex(texts, r"^[+-]?\d+\.0+$")).as_py():
         texts = pc.replace_substring_regex(texts, r"\.0+$", "")
     found: list[str | None] = texts.to_pylist()
     return found

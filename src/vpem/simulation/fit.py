@@ -16,7 +16,7 @@ from vpem.core.decisions.starts import Given
 from vpem.core.decisions.stopping import is_better
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
-from vpem.core.rooms import forget_rooms
+from vpem.core.rooms import rooms_wanted
 from vpem.core.rows import Table
 from vpem.core.settings import Agreement
 from vpem.simulation.channel import Channel
@@ -27,6 +27,7 @@ from vpem.simulation.starts import Start, make_start
 from vpem.simulation.watching import Watch
 
 
+@rooms_wanted()
 def fit(
     table: Table,
     network: Network,
@@ -89,7 +90,6 @@ def fit(
             break
     if best is None:
         raise failure or ValueError("expected at least one start, got none")
-    forget_rooms()
     return replace(best, traffic=channel.traffic, start_bounds=tuple(bounds))
 
 

@@ -102,6 +102,12 @@ def new_values(local: Local, rows: PartyRows) -> tuple[Array | None, list[str]]:
     if rows.values.shape[1] == 0:
         return None, []
     values, unseen = local.coding.code_rows(rows.values, rows.words_by_number, rows.names)
+    for name in sorted(local.words - set(rows.words)):
+        column = rows.names.index(name)
+        try:
+            values[:, column] = local.coding.code_numbers(column, values[:, column], name)
+        except ValueError as error:
+            raise TableError(f"new rows: {error}") from None
     structure = parse_families(local.families)
     strange = structure.strange(values)
     if strange is not None:

@@ -195,7 +195,7 @@ def _read(path: Path) -> tuple[Heading, bytes] | None:
 
 
 def _open(path: Path) -> tuple[Heading, memoryview] | None:
-    """Heading and state of a checkpoint; None if they are not whole."""
+    """Heading and state of a checkpoint; None if they are not whole. FolderError if they are of another version."""
     if (found := _read(path)) is None:
         return None
     heading, start = found
@@ -212,6 +212,11 @@ def _open(path: Path) -> tuple[Heading, memoryview] | None:
     state = memoryview(content).toreadonly()
     try:
         wire.decode_state(state)  # has checksums
+    except wire.OtherVersionError:
+        raise FolderError(
+            f"{path}: expected a checkpoint of this version of vpem, got one that was saved by another version of "
+            "vpem; go on with that version, or move it away to begin again (the others go back to the start as well)"
+        ) from None
     except wire.WireError:
         return None
     return heading, state

@@ -15,7 +15,7 @@ import msgspec
 MAGIC = b"vpln"
 FORMAT = 2
 """Of the header."""
-VERSION = 1
+VERSION = 2
 """Of what links say to each other; compared in the hello."""
 HELLO, STATUS, PIECE = range(3)
 KINDS = (HELLO, STATUS, PIECE)

@@ -29,7 +29,7 @@ from vpem.core.blocks.arrays import Arrays, Block, Statistics
 from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"vpem"
 STATE_MAGIC = b"vpst"
 PREFIX = struct.Struct("<4sBB")
@@ -49,6 +49,10 @@ _read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, 
 
 class WireError(ValueError):
     """Bytes that are no message, or no state, of this version."""
+
+
+class OtherVersionError(WireError):
+    """A state of another version."""
 
 
 def encode(message: Message) -> bytes:
@@ -202,7 +206,7 @@ def decode_state(saved: bytes | memoryview) -> AgentState:
     if magic != STATE_MAGIC:
         raise WireError(f"expected an agent's state, got bytes that begin with {magic!r}")
     if version != VERSION:
-        raise WireError(f"expected version {VERSION} of an agent's state, got {version}")
+        raise OtherVersionError(f"expected version {VERSION} of an agent's state, got {version}")
     view, end = memoryview(saved), STATE_PREFIX.size + length
     start, arrays = view[:end], _Arrays(view[end + CHECKSUM.size :])
     if len(view) < end + CHECKSUM.size or zlib.crc32(start) != CHECKSUM.unpack_from(view, end)[0]:

@@ -20,7 +20,7 @@ from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUM
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, Progress, orderly
 from vpem.core.agent.work import Outcome, StudyError
 from vpem.core.network.summation import lasting
-from vpem.core.rooms import forget_rooms
+from vpem.core.rooms import forget_rooms, keep_rooms
 
 
 class Turn:
@@ -189,7 +189,7 @@ class Turn:
         draft.progress = orderly(settle(self.identity.work(draft), draft.progress), draft.progress)
         draft.exchange = None
         if draft.progress.phase == DONE:
-            forget_rooms()
+            forget_rooms(self.identity)
             self._save(resumed)
             request = draft.requests.get(draft.progress.n_predictions)
             if request is None or not self.identity.has_met(draft):
@@ -197,6 +197,7 @@ class Turn:
             work = self.identity.work(draft)
             phase = AFTER_DONE[0] if work.roles.network.depth > 0 else work.predicting
             draft.progress = replace(draft.progress, phase=phase, prediction=request)
+        keep_rooms(self.identity)
         work = self.identity.work(draft)
         offer = PHASES[draft.progress.phase].offer(work, draft.progress)
         pieces = {}
@@ -249,6 +250,7 @@ class Turn:
         """Give up, and hand the reason on."""
         draft = self.draft
         draft.failure, draft.exchange, draft.mailbox, draft.missing = reason, None, {}, {}
+        forget_rooms(self.identity)
         return self.tell([peer for peer in self.identity.neighbours if peer != besides])
 
     def tell(self, peers: Iterable[AgentNumber]) -> list[Message]:
