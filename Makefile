@@ -57,8 +57,10 @@ test-processors: $(STAMP) ## the tests that compare bits, engines or digits, as 
 test-network: $(STAMP) ## real processes with faults: kills, cuts, bad connections, strangers; minutes
 	REQUIRE_ALL=$(REQUIRE_ALL) $(PYTEST) -m network tests/network
 
+FLOWER ?= flower
+
 test-flower: $(STAMP) ## a SuperLink and SuperNodes of Flower as processes, with faults; minutes
-	REQUIRE_ALL=$(REQUIRE_ALL) $(BIN)/python -m pytest -m flower tests/flower
+	REQUIRE_ALL=$(REQUIRE_ALL) $(BIN)/python -m pytest -m '$(FLOWER)' tests/flower
 
 KILLS ?= 100
 

@@ -88,6 +88,7 @@ def test_a_masked_study_with_tls_and_authenticated_nodes(tmp_path):
         assert b"vpem" not in wire, "it is encrypted"
 
 
+@pytest.mark.long
 def test_a_node_that_dies_and_a_superlink_that_is_restarted(tmp_path):
     clinics = Clinics(tmp_path / "study", links="star", model=MODEL.replace("3", "5"), starts=1, patience="10min")
     with Federation(tmp_path / "federation", insecure=True) as federation:
