@@ -125,6 +125,7 @@ class Ring:
         self.agent = SimpleNamespace(
             number=number,
             neighbours=neighbours_of(number),
+            held_up=None,
             is_done=False,
             failure=None,
             state=SimpleNamespace(progress=SimpleNamespace(run=None, phase="", start=0)),

@@ -16,7 +16,7 @@ from vpem.reading import write
 from vpem.studies.joining import join
 from vpem.studies.local import find_files, local_copy, make_keys
 from vpem.studies.rows import row_digests
-from vpem.studies.shared import read_study
+from vpem.studies.shared_file import read_study
 from vpem.studies.writing import party_text
 
 RESOLUTION = 1e-6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from typing import Any
 
 from sklearn.cluster import KMeans
@@ -77,4 +77,8 @@ responsibilities of the ring's roots differ by at most {ring.disagreement_:.1e}.
 
 
 if __name__ == "__main__":
-    run(sys.argv[1] if len(sys.argv) > 1 else default_picture("build/demo.png"))
+    parser = argparse.ArgumentParser(
+        prog="python -m vpem.demo", description="Three parties fit one mixture."
+    )
+    parser.add_argument("picture", nargs="?", help="where to draw the trajectories (default: build/demo.png)")
+    run(parser.parse_args().picture or default_picture("build/demo.png"))

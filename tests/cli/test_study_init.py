@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from vpem.cli.app import app
-from vpem.studies.shared import read_study
+from vpem.studies.shared_file import read_study
 
 pty = pytest.importorskip("pty", reason="no terminals here")
 

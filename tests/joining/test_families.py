@@ -27,7 +27,7 @@ from vpem.studies.local import find_files, make_keys
 from vpem.studies.predicting import predict
 from vpem.studies.rows import PartyRows, row_digests
 from vpem.studies.seats import take_seat
-from vpem.studies.shared import read_study
+from vpem.studies.shared_file import read_study
 from vpem.studies.writing import study_text
 
 COLUMNS = {"north": ["age", "job", "weight"], "east": ["visits", "spent", "sex"], "south": ["hour", "code", "member"]}

@@ -9,7 +9,8 @@ from vpem.studies import fields
 from vpem.studies.fields import StudyFileError
 from vpem.studies.lines import key_lines
 from vpem.studies.private import read_party
-from vpem.studies.shared import Options, read_study
+from vpem.studies.shared import Options
+from vpem.studies.shared_file import read_study
 from vpem.studies.writing import party_text, study_text
 
 SALT = "00112233445566778899aabbccddeeff"

@@ -15,7 +15,7 @@ from vpem.privacy.keys import Keys
 from vpem.studies.flower_files import write_app
 from vpem.studies.flower_party import Kept, take_question
 from vpem.studies.flower_server import expected_time, most_questions, serve
-from vpem.studies.shared import read_study
+from vpem.studies.shared_file import read_study
 from vpem.transports.flower import Answer, Failed, Stopped, pack, unpack
 
 RUNS = itertools.count(1)

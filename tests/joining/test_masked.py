@@ -13,7 +13,8 @@ from vpem.studies.joining import StudyEnded, join
 from vpem.studies.keys import KeyFileError
 from vpem.studies.local import find_files, make_keys
 from vpem.studies.seats import take_seat
-from vpem.studies.shared import Study, read_study
+from vpem.studies.shared import Study
+from vpem.studies.shared_file import read_study
 from vpem.studies.writing import study_text
 from vpem.transports import wire
 

@@ -16,7 +16,7 @@ from clinics import NAMES, Clinics, Unmatched, secure
 from vpem.studies.fields import StudyFileError
 from vpem.studies.joining import StudyEnded, join, match
 from vpem.studies.local import find_files, make_keys
-from vpem.studies.shared import read_study
+from vpem.studies.shared_file import read_study
 
 SURE = 'init = "kmeans"\ntol = 1e-9\nmax_iter = 1000'
 """Until it has converged: the simulation has its rows in another order, and so another start."""

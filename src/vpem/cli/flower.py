@@ -44,7 +44,7 @@ def init(
     found = write_app(study, folder)
     if keys:
         from vpem.studies.local import find_files, make_keys
-        from vpem.studies.shared import read_study
+        from vpem.studies.shared_file import read_study
 
         made = make_keys(read_study(study), find_files(found, study.resolve().parent))
         say(f"keys made for {', '.join(made) or 'no one, as all have some'}, by an authority of this try alone")

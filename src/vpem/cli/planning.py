@@ -155,7 +155,7 @@ def _of_study(
     import networkx as nx
 
     from vpem.planning import Study
-    from vpem.studies.shared import read_study
+    from vpem.studies.shared_file import read_study
 
     if len(files) > 1 or is_more_given:
         raise TableError(

@@ -94,7 +94,8 @@ def init(
     """
     from vpem.studies import fields
     from vpem.studies.linking import LINKS, drawn_links
-    from vpem.studies.shared import Member, Options, Study, read_study
+    from vpem.studies.shared import Member, Options, Study
+    from vpem.studies.shared_file import read_study
     from vpem.studies.writing import new_salt, party_text, server_text, study_text, write_new
 
     if example:
@@ -144,7 +145,7 @@ def check(
     Example: `vpem study check study.toml --party clinic.toml`
     """
     from vpem.studies.seats import take_seat
-    from vpem.studies.shared import read_study
+    from vpem.studies.shared_file import read_study
 
     found = read_study(study)
     size = f"{len(found.parties)} parties, {len(found.links)} links"
@@ -174,7 +175,7 @@ def up(
     Example: `vpem study init clinics --example`, then `vpem study up clinics/study.toml`
     """
     from vpem.studies.local import find_files, local_copy, make_keys
-    from vpem.studies.shared import read_study
+    from vpem.studies.shared_file import read_study
 
     found = read_study(study)
     files = find_files(found, study.resolve().parent)

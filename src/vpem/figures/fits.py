@@ -129,7 +129,7 @@ def draw_network(
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
-    """Write a figure to a file, whole or not at all; the ending of its name chooses the format.
+    """Write a figure to a file, whole or not at all; the ending of its name chooses the format, PNG if it has none.
 
     The same figure gives the same SVG, to the byte.
     """
@@ -138,4 +138,5 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, rc_context({"svg.hashsalt": "vpem", "svg.fonttype": "none"}):
-        figure.savefig(unfinished, dpi=dpi, metadata={"Date": None} if path.suffix == ".svg" else None)
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(unfinished, dpi=dpi, metadata=metadata, format=path.suffix[1:] or "png")

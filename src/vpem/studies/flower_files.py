@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vpem.studies.fields import StudyFileError
-from vpem.studies.shared import Study, read_study
+from vpem.studies.shared import Study
+from vpem.studies.shared_file import read_study
 from vpem.studies.writing import study_text, write_new
 
 APP = "vpem_app"

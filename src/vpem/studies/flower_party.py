@@ -28,11 +28,12 @@ from vpem.studies.matching import MatchSession, load_matched, make_matching, sav
 from vpem.studies.private import PartyFile, read_party
 from vpem.studies.results import finish
 from vpem.studies.seats import Seat, take_seat
-from vpem.studies.shared import Study, read_study
+from vpem.studies.shared import Study
+from vpem.studies.shared_file import read_study
 from vpem.studies.telling import Journal, Lines, Note
 from vpem.transports.datagrams import Hello
 from vpem.transports.flower import Answer, Question, Stopped, answer, pack, unpack
-from vpem.transports.outcomes import Progress
+from vpem.transports.outcomes import progress_of
 from vpem.transports.session import Session
 
 Config = Mapping[str, Any]
@@ -299,8 +300,4 @@ def _close(asked: Asked, seat: Seat, kept: Kept) -> bytes:
 
 def tell_progress(session: Session, journal: Journal, sent: int, received: int) -> None:
     """Say how far an agent is."""
-    progress = session.agent.state.progress
-    run = progress.run
-    bound = run.history[-1] if run is not None and run.history else None
-    iteration = 0 if run is None else run.iteration
-    journal.tell(Progress(progress.phase, progress.start, iteration, bound, sent, received))
+    journal.tell(progress_of(session.agent, sent, received))

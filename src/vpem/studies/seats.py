@@ -21,7 +21,8 @@ from vpem.studies.keys import KeyFileError, check_keys, look
 from vpem.studies.matching import Unmatched, load_matched, read_unmatched
 from vpem.studies.private import PartyFile, checked_families, read_party, server_file
 from vpem.studies.rows import PartyRows, read_rows
-from vpem.studies.shared import AUTO, Study, read_study
+from vpem.studies.shared import AUTO, Study
+from vpem.studies.shared_file import read_study
 from vpem.transports.running import Hello
 from vpem.transports.zenoh import Peer, Tls, Wiring
 

@@ -1,36 +1,30 @@
-"""The file that all parties of a study share: what is fitted, who takes part, how they are linked."""
+"""What all parties of a study share: what is fitted, who takes part, how they are linked."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vpem.core.blocks.covariances import STRUCTURES
 from vpem.core.blocks.families import GAUSSIAN
-from vpem.core.network.default import WAYS, named_summation
+from vpem.core.network.default import named_summation
 from vpem.core.network.parties import SERVER
 from vpem.core.network.star import Star
 from vpem.core.network.tree import Tree
-from vpem.core.settings import ACCELERATIONS, STARTS, Agreement
-from vpem.privacy.ids import RULES
-from vpem.privacy.masks import ACCEPTABLE, TWO_PARTIES, Masked
+from vpem.core.settings import Agreement
+from vpem.privacy.masks import TWO_PARTIES, Masked
 from vpem.privacy.parcels import Agents
 from vpem.reading.problems import unknown
 from vpem.studies import fields
-from vpem.studies.fields import Fields
-from vpem.studies.linking import drawn_links, listed_links, named_links
 
 if TYPE_CHECKING:
     from vpem.core.network.summation import Summation
     from vpem.estimators import VerticalMixture
 
-FORMAT = 1
 MASKED = "masked"
 """The sum of a study that says nothing else."""
 AUTO = "auto"
@@ -112,7 +106,7 @@ class Study:
     path: Path | None = None
 
     def __post_init__(self) -> None:
-        problem = _must_accept(self.sum, len(self.parties), self.accept)
+        problem = must_accept(self.sum, len(self.parties), self.accept)
         if problem is not None:
             raise fields.StudyFileError(f"{self.path or self.name}: {problem}")
 
@@ -249,65 +243,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def read_study(path: str | os.PathLike[str], text: str | None = None) -> Study:
-    """Read and check the shared file of a study.
-
-    Parameters
-    ----------
-    path : path
-    text : str, optional
-        What the file says, if it has come another way; the path is then where it would be.
-
-    Raises
-    ------
-    StudyFileError
-        With all that is wrong, line by line.
-    """
-    found = Fields(path, "the shared file of a study", text)
-    version = found.take("vpem", fields.whole(1))
-    if version is not None and version > FORMAT:
-        found.add(("vpem",), f"expected format {FORMAT}, got {version}; update vpem to read this file")
-    asked = _options(found)
-    names, parties = _parties(found)
-    shape, links, server = _network(found, names)
-    way = found.take(("network", "sum"), fields.one_of((*WAYS, MASKED)), Study.sum)
-    accept = found.take(("privacy", "accept"), _accepted, ())
-    if (problem := _must_accept(way, len(names), accept or ())) is not None:
-        found.add(("privacy", "accept"), problem)
-    rows = {
-        "match": found.take(("rows", "match"), fields.one_of(MATCHES), "same"),
-        "spelling": found.take(("rows", "spelling"), fields.one_of(tuple(RULES)), "text"),
-        "matcher": found.take(("rows", "matcher"), fields.one_of((*names, SERVER)), None),
-    }
-    if rows["matcher"] == SERVER and shape != "star":
-        found.add(("rows", "matcher"), 'expected a party as the matcher without links = "star"')
-    rounds = found.take(("network", "rounds"), _rounds, None)
-    if way != "consensus" and found.has("network", "rounds"):
-        found.add(("network", "rounds"), f'expected rounds with sum = "consensus" only, got sum = "{way}"')
-    if way == "consensus" and shape == "star":
-        found.add(("network", "sum"), 'expected sum = "exact" or "differences" on a star, got "consensus"')
-    about = {
-        "name": found.take("name", fields.name),
-        "seed": found.take("seed", fields.whole(0, 2**32 - 1), 0),
-        "patience": found.take("patience", fields.duration, 3600.0),
-        "lease": found.take("lease", fields.duration, 10.0),
-        "salt": found.take(("rows", "salt"), fields.hexadecimal),
-    }
-    if shape == "star" and asked is not None and asked.hops:
-        found.add(("model", "hops"), "expected hops = 0 on a star, whose server would hold every column")
-    found.end()
-    assert asked is not None, "no problems"
-    own = {"shape": shape, "links": links, "sum": way, "rounds": rounds, "accept": accept, **rows}
-    study = Study(**about, **own, model=asked, parties=parties, server=server, path=Path(path))
-    try:
-        study.agreement()
-    except ValueError as error:  # values that do not fit each other
-        found.add(("model",), str(error))
-        found.end()
-    return study
-
-
-def _must_accept(way: str | None, n_parties: int, accept: tuple[str, ...]) -> str | None:
+def must_accept(way: str | None, n_parties: int, accept: tuple[str, ...]) -> str | None:
     """What a study of two parties lacks, if it lacks something."""
     if way != MASKED or n_parties != 2 or TWO_PARTIES in accept:
         return None
@@ -315,121 +251,3 @@ def _must_accept(way: str | None, n_parties: int, accept: tuple[str, ...]) -> st
         "expected a study of two parties to say that of two parties each sees the other's terms: "
         f'accept = "{TWO_PARTIES}", or a plain sum = "differences"; found neither'
     )
-
-
-def _options(found: Fields) -> Options | None:
-    before = len(found.problems)
-    takes: dict[str, Any] = {
-        "components": fields.whole(1),
-        "covariance": fields.one_of(tuple(STRUCTURES)),
-        "tol": fields.number,
-        "max_iter": fields.whole(0),
-        "starts": fields.whole(1),
-        "init": fields.one_of(STARTS),
-        "accelerate": fields.one_of(ACCELERATIONS),
-        "reg_covar": fields.number,
-        "shrinkage": _shrinkage,
-        "standardize": fields.boolean,
-        "hops": fields.whole(0),
-        "families": fields.one_of(FAMILIES),
-    }
-    found.table("model")
-    values = {
-        name: found.take(("model", name), check)
-        for name, check in takes.items()
-        if name == "components" or found.has("model", name)
-    }
-    if len(found.problems) > before:
-        return None
-    # Columns that travel to a root have its units, and spherical ones the same: neither can be scaled.
-    values.setdefault("standardize", values.get("covariance") != "spherical" and not values.get("hops"))
-    if values["standardize"] and values.get("hops"):
-        found.add(
-            ("model", "standardize"), "expected standardize = false with hops: a root cannot scale others' columns"
-        )
-    if values.get("families") == AUTO and values.get("hops"):
-        found.add(
-            ("model", "hops"),
-            'expected hops = 0 with families = "auto": a party\'s families and categories stay with it, and a root '
-            "could not read the columns of others",
-        )
-    return Options(**values)
-
-
-def _shrinkage(value: Any) -> float | str | None:
-    if value in ("auto", "oas", "none"):
-        return None if value == "none" else str(value)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise ValueError('expected "auto", "oas", "none" or a number from 0 to 1')
-    return float(value)
-
-
-def _accepted(value: Any) -> tuple[str, ...]:
-    found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
-    if not found or not set(found) <= set(ACCEPTABLE):
-        raise ValueError(f"expected one or some of {', '.join(map(repr, ACCEPTABLE))}")
-    return found
-
-
-def _rounds(value: Any) -> int | str:
-    if value == "auto":
-        return "auto"
-    try:
-        return fields.whole(1)(value)
-    except ValueError:
-        raise ValueError('expected a whole number, 1 or more, or "auto"') from None
-
-
-def _parties(found: Fields) -> tuple[list[str], tuple[Member, ...]]:
-    """Names, and the parties in the order of the file."""
-    names = found.table("parties")
-    if len(names) < 2:
-        found.add(("parties",), f"expected two parties or more, as [parties.north], got {len(names)}")
-    parties = []
-    for name in names:
-        if not fields.NAME.fullmatch(name):
-            found.add(("parties", name), f"expected 1 to 64 letters, digits, - and _ as a party's name, got {name!r}")
-        if name == SERVER:
-            found.add(("parties", name), f"expected another name than {SERVER!r}, which a star's server has")
-        found.table(("parties", name))
-        parties.append(_member(found, name, ("parties", name)))
-    _check_once(found, parties)
-    return names, tuple(parties)
-
-
-def _member(found: Fields, name: str, place: tuple[str, str]) -> Member:
-    return Member(
-        name,
-        found.take((*place, "address"), fields.address),
-        found.take((*place, "certificate"), fields.name, name),
-        found.take((*place, "fingerprint"), fields.fingerprint, None),
-    )
-
-
-def _check_once(found: Fields, parties: list[Member]) -> None:
-    for what in ("address", "certificate"):
-        seen: dict[str, str] = {}
-        for one in parties:
-            value = getattr(one, what)
-            if value is not None and value in seen:
-                text = f"expected a different {what} for each party, got {value!r} for {seen[value]} and {one.name}"
-                found.add(("parties", one.name, what), text)
-            seen[value] = one.name
-
-
-def _network(found: Fields, names: list[str]) -> tuple[str, tuple[tuple[int, int], ...], Member | None]:
-    """The shape's name, the links, and a star's server."""
-    links = found.take(("network", "links"), named_links)
-    n_parties = len(names)
-    if links == "star":
-        found.table(("network", "server"))
-        server = _member(found, SERVER, ("network", "server"))
-        return "star", tuple((number, n_parties) for number in range(n_parties)), server
-    if found.has("network", "server"):
-        found.table(("network", "server"))
-        for name in ("address", "certificate", "fingerprint"):
-            found.has("network", "server", name)
-        found.add(("network", "server"), 'expected a server with links = "star" only')
-    if isinstance(links, list):
-        return "list", listed_links(found, links, names), None
-    return str(links), drawn_links(str(links), n_parties), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from vpem.core.agent.machine import Agent
 from vpem.transports.presence import Awaited
 
 
@@ -51,6 +52,15 @@ class Progress:
     received: int
     waited: float = 0.0
     """Seconds so far in which the agent had nothing to do but to wait for others."""
+
+
+def progress_of(agent: Agent, sent: int, received: int, waited: float = 0.0) -> Progress:
+    """How far an agent is."""
+    progress = agent.state.progress
+    run = progress.run
+    bound = run.history[-1] if run is not None and run.history else None
+    phase, iteration = agent.held_up or progress.phase, 0 if run is None else run.iteration
+    return Progress(phase, progress.start, iteration, bound, sent, received, waited)
 
 
 Told = Here | Away | Wrong | Problem | Progress

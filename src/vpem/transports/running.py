@@ -20,7 +20,7 @@ from typing import Protocol
 from vpem.core.rooms import bytes_for
 from vpem.transports.datagrams import Datagram, Hello, Status, mismatch
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
-from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Told, Wrong
+from vpem.transports.outcomes import Away, Here, Outcome, Problem, Told, Wrong, progress_of
 from vpem.transports.presence import Presence
 from vpem.transports.session import Frame, Session
 
@@ -409,16 +409,10 @@ class _Running:
         return True
 
     def _show(self) -> None:
-        progress = self.session.agent.state.progress
-        run = progress.run
-        iteration = 0 if run is None else run.iteration
-        phase = self.session.agent.held_up or progress.phase
-        shown = (phase, progress.start, iteration)
-        if shown != self.shown:
+        now = progress_of(self.session.agent, self.sent, self.received, round(self.waited, 3))
+        if (shown := (now.phase, now.start, now.iteration)) != self.shown:
             self.shown = shown
-            bound = run.history[-1] if run is not None and run.history else None
-            about = phase, progress.start, iteration, bound, self.sent, self.received
-            self._tell([Progress(*about, round(self.waited, 3))])
+            self._tell([now])
 
 
 def _nonce() -> int:
