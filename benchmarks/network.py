@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 N, STUDY = 5, "bench"
 SIZES = {"288 KB": (288_000, 100), "8 MB": (8_000_000, 12)}
 WAYS = ("sockets", "zenoh TCP", "ours TCP", "zenoh mTLS", "ours mTLS")
-TURNS = 5
+TURNS = 9
 
 
 def neighbours_of(number):
@@ -174,12 +174,14 @@ class Ring:
 
 
 def over_links(number, ports, folder, content, n_rounds, barrier):
-    """A whole run over links, with a session that only counts."""
+    """A whole run over links, with a session that only counts, and keeps rooms for frames as an agent does."""
+    from vpem.core.rooms import keep_rooms
     from vpem.transports.running import Hello, run
     from vpem.transports.zenoh import open_wire
 
     barrier.wait()
     ring = Ring(number, content, n_rounds + 5, barrier)
+    keep_rooms(ring)
     with open_wire(make_wiring(number, ports, folder)) as wire:
         names = {one: str(one) for one in range(N)}
         outcome = run(ring, wire, Hello(name=str(number), number=number), names=names, patience=60.0, lease=10.0)

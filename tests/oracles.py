@@ -309,3 +309,13 @@ def connected_graphs(draw, most_agents=8, fewest_agents=1):
     pairs = [(i, j) for i in range(n) for j in range(i)]
     graph.add_edges_from(pair for pair in pairs if rng.random() < draw(st.sampled_from([0.0, 0.2, 0.6])))
     return graph
+
+
+def flat(rows):
+    """Numbers of rows, (..., n_rows, width), as sums have them: all rows' first ones first; (..., n_rows * width)."""
+    return rows.swapaxes(-1, -2).reshape(*rows.shape[:-2], -1)
+
+
+def by_row(values, n_rows, width):
+    """The other way: (..., n_rows, width)."""
+    return values[..., : n_rows * width].reshape(*values.shape[:-1], width, n_rows).swapaxes(-1, -2)

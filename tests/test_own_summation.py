@@ -97,7 +97,7 @@ def test_both_engines_fit_with_it_gaps_and_batches_included(summation, arguments
     if isinstance(summation, Tree):
         np.testing.assert_array_equal(agents.traffic_.table, simulated.traffic_.table)
     else:  # compressed rounding differs in a byte here and there
-        np.testing.assert_allclose(agents.traffic_.table, simulated.traffic_.table, rtol=0.01)
+        np.testing.assert_allclose(agents.traffic_.table, simulated.traffic_.table, rtol=0.02)
 
 
 def study(summation):

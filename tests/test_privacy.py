@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import vpem
+from oracles import by_row
 from studies import make_study, table
 from vpem.core.network.consensus import Consensus
 from vpem.transports import wire
@@ -103,7 +104,7 @@ def attack(n_columns, n_components, n_iterations, graph="star"):
         receiver = seen[0].receiver
         seen = [message for message in seen if message.receiver == receiver][::3]
     assert len(seen) == n_iterations
-    contributions = [message.values.reshape(400, n_components) for message in seen]
+    contributions = [by_row(message.values, 400, n_components) for message in seen]
     return [r_squared(X[:, column], contributions) for column in range(n_columns)]
 
 

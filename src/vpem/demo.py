@@ -77,8 +77,6 @@ responsibilities of the ring's roots differ by at most {ring.disagreement_:.1e}.
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m vpem.demo", description="Three parties fit one mixture."
-    )
+    parser = argparse.ArgumentParser(prog="python -m vpem.demo", description="Three parties fit one mixture.")
     parser.add_argument("picture", nargs="?", help="where to draw the trajectories (default: build/demo.png)")
     run(parser.parse_args().picture or default_picture("build/demo.png"))

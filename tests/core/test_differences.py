@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 import vpem
-from oracles import connected_graphs
+from oracles import by_row, connected_graphs, flat
 from vpem import Consensus, Differences, Star, Tree, VerticalGaussianMixture
 from vpem.core.network import coding
 from vpem.core.network.adders import MessageAdder, sum_traffic
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Place, Shape, WrongMessageError
+from vpem.core.network.summation import Place, Shape, Term, WrongMessageError
 from vpem.datasets import make_vertical_blobs
 
 SERIES = "iterate 0"
@@ -43,12 +43,10 @@ def coded(changes):
     """What is left of changes on the other side."""
     n = len(changes)
     zeros, first = np.zeros((n, 2)), np.zeros(n, dtype=np.uint16)
-    longer, codes = np.empty((n, 1), dtype=np.int16), np.empty(n, dtype=np.uint8)
-    terms = np.column_stack([np.zeros(n), changes])
-    moved = np.empty_like(terms)
-    largest, _ = coding.find_changes(
-        terms, zeros[:0], zeros, zeros[:, 1:].astype(np.float32), first, 0.0, 1.0, longer, moved
-    )
+    longer, codes = np.empty((n, 1), dtype=np.uint16), np.empty(n, dtype=np.uint8)
+    terms, moved = np.array([np.zeros(n), changes]), np.empty((n, 2))
+    least = zeros[:, 1:].astype(np.float32), first, 0.0, 1.0
+    largest, _ = coding.find_changes(coding.steps_for(2), terms, None, zeros, *least, longer, moved)
     n_dropped = coding.encode(longer.ravel(), coding.exponent_of(largest), codes)
     found = decoded(codes, coding.exponent_of(largest))
     assert n_dropped == ((longer.ravel() != 0) & (codes == 0)).sum()
@@ -61,23 +59,25 @@ def coded(changes):
 def decoded(codes, scale):
     """What codes of ratios against the first of two components stand for."""
     found, zeros = np.empty((len(codes), 2)), np.zeros((len(codes), 2))
-    coding.add_decoded(codes[None], np.array([scale]), np.zeros(len(codes), dtype=np.uint16), zeros, found)
+    references = np.zeros(len(codes), dtype=np.uint16)
+    coding.add_decoded(coding.steps_for(2), codes[None], np.array([scale]), references, zeros, found)
     return found[:, 1].copy()
 
 
 @pytest.mark.parametrize("has_terms", [False, True])
 @pytest.mark.parametrize("has_below", [False, True])
-@pytest.mark.parametrize("n_components", [2, 3, 5])
+@pytest.mark.parametrize("n_components", [2, 3, 5, 11])
 def test_changes_are_those_of_the_definition(has_terms, has_below, n_components):
     rng = np.random.default_rng(n_components)
     shape = 37, n_components
     terms, below, sent = (rng.normal(scale=3.0, size=shape) for _ in range(3))
     references = rng.integers(n_components, size=37).astype(np.uint16)
     thresholds = rng.uniform(0, 4, size=(37, n_components - 1)).astype(np.float32)
-    changes, moved = np.full((37, n_components - 1), 99, dtype=np.int16), np.full(shape, np.nan)
+    changes, moved = np.full((37, n_components - 1), 99, dtype=np.uint16), np.full(shape, np.nan)
     largest, level = coding.find_changes(
-        terms if has_terms else terms[:0],
-        below if has_below else below[:0],
+        coding.steps_for(n_components),
+        terms.T.copy() if has_terms else None,
+        below if has_below else None,
         sent,
         thresholds,
         references,
@@ -95,8 +95,8 @@ def test_changes_are_those_of_the_definition(has_terms, has_below, n_components)
     expected = sent.copy()
     np.put_along_axis(expected, others, np.take_along_axis(sent, others, axis=1) + rounded, axis=1)
     np.testing.assert_allclose(moved, expected, rtol=1e-13, atol=1e-12)  # a sum of differences, in another order
-    assert (np.sign(changes) == np.sign(change)).all()
-    assert largest == np.abs(changes).max()
+    np.testing.assert_array_equal((changes.astype(np.uint64) << 50).view(np.float64), rounded)
+    assert largest == (changes & 0x1FFF).max()
     assert level == pytest.approx(has_terms * terms[every, references].sum(), rel=1e-12)
 
 
@@ -143,9 +143,9 @@ def test_sums_of_the_same_terms_become_exact(kind, graph, width, spread, silence
     terms[:, 3] = 0.0  # a row that no party has
     terms[1:, 5] = 0.0  # and one that only the first has
     scalars = rng.normal(size=(n_hubs, 2))
-    flat = np.hstack([terms.reshape(n_hubs, -1), scalars])
-    found, memories, _ = added(summation, network, flat, Shape(n_rows, width, 2), n_sums=40)
-    sums, exact = found[:-2].reshape(n_rows, width), terms.sum(axis=0)
+    values = np.hstack([flat(terms), scalars])
+    found, memories, _ = added(summation, network, values, Shape(n_rows, width, 2), n_sums=40)
+    sums, exact = by_row(found, n_rows, width), terms.sum(axis=0)
     np.testing.assert_allclose(found[-2:], scalars.sum(axis=0), rtol=1e-12, atol=1e-12)
     assert (sums[3] == 0).all()
     assert (np.delete(sums, 3, axis=0) != 0).all()
@@ -209,8 +209,34 @@ def test_rows_that_change_their_mind_are_heard(seed):
     terms = 40 * rng.normal(size=(5, 150))
     for _ in range(25):
         sums, _ = adder.add(terms, shape, SERIES, 0)
-    found, exact = (softmax(values.reshape(50, 3), axis=1) for values in (sums[0], terms.sum(axis=0)))
+    found, exact = (softmax(by_row(values, 50, 3), axis=1) for values in (sums[0], terms.sum(axis=0)))
     np.testing.assert_allclose(found, exact, atol=1e-6)
+
+
+@given(connected_graphs(fewest_agents=1), st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_a_term_that_comes_in_parts_is_the_same_term(graph, n_rows_of_part, width, seed):
+    network, shape = network_of(graph), Shape(20, width, 2)
+    rng, whole, parted = np.random.default_rng(seed), *(MessageAdder(Differences(Tree()), network) for _ in range(2))
+
+    def in_parts(values):
+        def parts():
+            rows_of = values[:-2].reshape(width, 20)
+            for first in range(0, 20, n_rows_of_part):
+                rows = slice(first, min(first + n_rows_of_part, 20))
+                yield rows, rows_of[:, rows].copy()
+
+        return Term(shape, parts, values[-2:])
+
+    for _ in range(3):
+        terms = 10 * rng.normal(size=(len(network.hubs), shape.n_values))
+        found, traffic = whole.add(terms, shape, SERIES, 1)
+        again, same = parted.add(lambda hub, terms=terms: in_parts(terms[hub]), shape, SERIES, 1)
+        # The level is added up part by part.
+        np.testing.assert_allclose(again, found, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(traffic.table, same.table)
+        for one, other in zip(whole.carries[SERIES], parted.carries[SERIES], strict=True):
+            for name in one:
+                np.testing.assert_array_equal(one[name], other[name])
 
 
 def test_a_sum_that_does_not_change_sends_next_to_nothing():

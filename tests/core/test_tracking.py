@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vpem
-from oracles import connected_graphs, mixing_weights
+from oracles import by_row, connected_graphs, flat, mixing_weights
 from studies import bits, make_study, run, table
 from vpem import Consensus, Tree, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.decisions.retreating import must_retreat
@@ -174,16 +174,16 @@ def test_sums_are_those_of_the_equations(graph, scale):
     network, naive = network_on(graph), Naive(graph, 7, 3)
     adder, terms = MessageAdder(Consensus("auto"), network), scale * rng.normal(size=(n, 7, 3))
     for number in range(5):
-        found, traffic = adder.add(terms.reshape(n, -1), shape, SERIES, 2)
+        found, traffic = adder.add(flat(terms), shape, SERIES, 2)
         expected = naive.add(terms, traffic.rounds)
-        np.testing.assert_allclose(ratios(found.reshape(n, 7, 3)), ratios(expected), atol=1e-8 * scale)
+        np.testing.assert_allclose(ratios(by_row(found, 7, 3)), ratios(expected), atol=1e-8 * scale)
         terms = terms + scale * 0.3**number * rng.normal(size=(n, 7, 3))
 
 
 def kept_sums(adder, network, terms, shape):
     """The sum over agents of what they carry, row by row: that of the terms, whatever was rounded."""
     leads = sum(carry["lead"] for carry in adder.carries[SERIES])
-    return leads + len(network.positions) * terms[:, : shape.n_rows * shape.width].sum(axis=0).reshape(leads.shape)
+    return leads + len(network.positions) * by_row(terms.sum(axis=0), *leads.shape)
 
 
 @settings(max_examples=25)
@@ -203,7 +203,7 @@ def test_the_sum_is_kept_whatever_is_coded(graph, hops, kind, scale, width, seed
         terms = scale * rng.standard_cauchy(size=(len(network.hubs), shape.n_values))
         found, _ = adder.add(terms, shape, SERIES, 2)
         size = np.abs(terms).max()
-        exact = terms[:, :-1].sum(axis=0).reshape(5, width)
+        exact = by_row(terms.sum(axis=0), 5, width)
         kept = kept_sums(adder, network, terms, shape) / n
         np.testing.assert_allclose(ratios(kept), ratios(exact), atol=1e-11 * n * size)
         np.testing.assert_allclose(found[:, -1], terms[:, -1].sum(), atol=1e-12 * n * size)
@@ -221,9 +221,9 @@ def test_sums_of_the_same_terms_become_exact(graph, hops, kind, seed):
     adder, shape = MessageAdder(Consensus("auto", kind), network), Shape(4, 3)
     adder.add(rng.normal(size=(len(network.hubs), 12)), shape, SERIES, 0)
     terms = 3 * rng.normal(size=(len(network.hubs), 12))
-    exact = ratios(terms.sum(axis=0).reshape(4, 3))
+    exact = ratios(by_row(terms.sum(axis=0), 4, 3))
     for _ in range(14):
-        found = ratios(adder.add(terms, shape, SERIES, 0)[0].reshape(-1, 4, 3))
+        found = ratios(by_row(adder.add(terms, shape, SERIES, 0)[0], 4, 3))
     # Components that are far behind may stay a quarter of what they are behind beyond 25 nats.
     near = np.abs(exact - exact.max(axis=1, keepdims=True)) < 25
     near &= near[:, :1]
@@ -237,8 +237,8 @@ def test_rounding_and_momentum_do_not_make_numbers_grow():
         terms = 0.1 * np.random.default_rng(0).normal(size=(len(graph), 60))
         errors = []
         for _ in range(5):
-            found = ratios(adder.add(terms, shape, SERIES, 0)[0].reshape(-1, 20, 3))
-            errors.append(np.abs(found - ratios(terms.sum(axis=0).reshape(20, 3))).max())
+            found = ratios(by_row(adder.add(terms, shape, SERIES, 0)[0], 20, 3))
+            errors.append(np.abs(found - ratios(by_row(terms.sum(axis=0), 20, 3))).max())
         assert errors[0] < 1e-2
         assert errors[-1] < 1e-5
 
@@ -253,7 +253,7 @@ def test_components_that_compete_do_not_suffer_from_one_that_is_far_away(n, far)
     terms[0, :, 0] -= far * rng.uniform(0.5, 1.0, size=50)
     adder = MessageAdder(Consensus("auto"), network_on(nx.cycle_graph(n)))
     for _ in range(20):
-        found = adder.add(terms.reshape(n, -1), shape, SERIES, 0)[0].reshape(n, 50, 3)
+        found = by_row(adder.add(flat(terms), shape, SERIES, 0)[0], 50, 3)
     # Rounding leaves a few last digits of the largest numbers that were there, of which 2 ** 40 is the largest.
     error = found[:, :, 1] - found[:, :, 2] - (exact[:, 1] - exact[:, 2])
     np.testing.assert_allclose(error, 0.0, atol=1e-7 + 1e-15 * min(n * far, 2**40))
@@ -302,8 +302,8 @@ def test_the_level_is_that_of_the_terms():
     network, shape = network_on(nx.cycle_graph(5)), Shape(50, 3)
     terms = np.random.default_rng(0).normal(-40, 20, size=(5, 50, 3))
     terms[:, 7] = terms[0, 9] = 0.0
-    found, _ = MessageAdder(Consensus("auto"), network).add(terms.reshape(5, -1), shape, SERIES, 0)
-    found, exact = found.reshape(5, 50, 3), terms.sum(axis=0)
+    found, _ = MessageAdder(Consensus("auto"), network).add(flat(terms), shape, SERIES, 0)
+    found, exact = by_row(found, 50, 3), terms.sum(axis=0)
     assert (found[:, 7] == 0).all()
     assert (found[:, 9] != 0).all()
     np.testing.assert_allclose(found.max(axis=2).sum(axis=1), exact.max(axis=1).sum(), atol=1e-2)

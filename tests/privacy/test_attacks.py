@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from oracles import by_row
 from studies import make_study, run
 from vpem import Masked, Star, Tree
 from vpem.core.agent.message import RemoteProtocolError, header_of
@@ -48,12 +49,12 @@ def first_contribution(summation):
 
 def test_plain_contributions_are_an_open_book_and_masked_ones_are_noise():
     column, seen = first_contribution(Star())
-    assert r_squared(column, seen[0].reshape(400, 2)) > 1 - 1e-9
+    assert r_squared(column, by_row(seen[0], 400, 2)) > 1 - 1e-9
     column, seen = first_contribution(Masked(Star()))
     holders, first = seen[:2]
-    numbers = words.decode(words.read(first[16 * (N_EXTRA + 1) :], FIRST), FIRST).reshape(400, 2)
+    numbers = words.decode(words.read(first[16 * (N_EXTRA + 1) :], FIRST), FIRST)
     # Two columns of noise explain nothing of rows that they were not fitted to.
-    assert abs(r_squared(column, numbers)) < 0.15
+    assert abs(r_squared(column, by_row(numbers, 400, 2))) < 0.15
     assert abs(r_squared(column, first[16 * (N_EXTRA + 1) :].reshape(400, -1).astype(float))) < 0.5
     bits = np.unpackbits(np.concatenate([holders, first]))
     assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(bits))
@@ -114,12 +115,12 @@ def test_a_row_of_two_parties_is_plain_to_both_unless_it_is_left_out():
         def end(self, place, state, original=original, totals=totals):
             found = original[0](self, place, state)
             if place.position == 2 and place.series.startswith("iterate"):
-                totals.append(found[0][:60].reshape(30, 2))
+                totals.append(by_row(found[0], 30, 2))
             return found
 
         def begin(self, place, carry, term, original=original, terms=terms):
             if place.series.startswith("iterate") and term is not None:
-                terms.append((place.position, term[:60].reshape(30, 2)))
+                terms.append((place.position, by_row(term, 30, 2)))
             return original[1](self, place, carry, term)
 
         Masked.end, Masked.begin = end, begin

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracles import flat
 from studies import make_study, run
 from vpem import Masked, Star
 from vpem.core.network.parties import make_network
@@ -37,7 +38,7 @@ def opened(terms, series, carries):
     places = [Place(network, k, shape, series, 0, 0, {}, None) for k in network.positions]
     states = [
         summation.begin(place, carry, term)
-        for place, carry, term in zip(places, carries, [*(one.ravel() for one in terms), None], strict=True)
+        for place, carry, term in zip(places, carries, [*(one for one in flat(terms)), None], strict=True)
     ]
     sent = {k: summation.message(places[k], 0, states[k]) for k in range(n)}
     original = masks._open
@@ -81,7 +82,7 @@ def test_a_total_is_exactly_the_sum_of_the_clipped_terms(seed, n, kind):
     series, form, carry = KINDS[kind]
     terms = any_numbers(seed, n, 2, 2)
     found, values = opened(terms, series, [carry] * (n + 1))
-    expected = [sum(clipped(value, form, n) for value in terms[:, row, k]) for row in range(2) for k in range(2)]
+    expected = [sum(clipped(value, form, n) for value in terms[:, row, k]) for k in range(2) for row in range(2)]
     assert found == expected
     assert all(abs(one) <= 2 ** (8 * form.n_bytes - 2) for one in found), "with a bit to spare"
     unit = 2.0**form.exponent

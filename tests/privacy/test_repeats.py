@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from oracles import by_row
 from sessions import Network
 from studies import make_study, run, table
 from vpem import Masked, Star, Tree
@@ -63,12 +64,12 @@ def totals_of(agents, X, keys, lacking=()):
     def end(self, place, state):
         found = original[0](self, place, state)
         if place.position == 0 and place.series == "":
-            seen.append(found[0][: 2 * len(X)].reshape(-1, 2))
+            seen.append(by_row(found[0], len(X), 2))
         return found
 
     def begin(self, place, carry, term):
         if place.position == 3 and place.series == "" and term is not None:
-            own.append(term[: 2 * len(X)].reshape(-1, 2))
+            own.append(by_row(term, len(X), 2))
         return original[1](self, place, carry, term)
 
     Masked.end, Masked.begin = end, begin

@@ -343,7 +343,7 @@ HELLO_A = Hello(name="a", number=0, fields={"x": "1", "y": "2"}, rows=5, order="
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 3}, "version 3"),
+        ({"version": 99}, "version 99"),
         ({"fields": {"x": "1", "y": "3"}}, "different studies: y;"),
         ({"fields": {"y": "3"}}, "different studies: x, y;"),
         ({"purpose": "predict abc"}, "'predict abc'"),

@@ -41,7 +41,7 @@ def with_checksum(body):
     return body + struct.pack("<I", zlib.crc32(body))
 
 
-def make_frame(message, header=None, version=2, magic=b"vpem", padding=b"\0"):
+def make_frame(message, header=None, version=wire.VERSION, magic=b"vpem", padding=b"\0"):
     """A frame by the format's description, without the code under test."""
     _, _, _, _, _, values, decision, _ = message
     if header is None:
@@ -57,7 +57,7 @@ def test_the_format_is_what_its_description_says(waiting):
     frame = wire.encode(message)
     assert frame == make_frame(message)
     assert len(frame) == message.n_bytes == OVERHEAD_BYTES + 8 * (48 + 4)
-    assert frame[:6].hex() == "7670656d0209", "the magic word, version 2, nine bytes of header"
+    assert frame[:6].hex() == "7670656d0309", "the magic word, version 3, nine bytes of header"
     # Epoch 0, round 1 after the meeting, from 1 to 0, the fourth kind, the first type, 48 values, four decisions.
     assert frame[6:15].hex() == "98" + "00" + "01" + "01" + "00" + "03" + "00" + "30" + "04"
     found = wire.decode(frame, agent, 1)
@@ -102,7 +102,7 @@ def bad_frames(message):
     yield "truncated", frame[:-1], "as the header says, got"
     yield "too long", frame + b"\0", "as the header says, got"
     yield "foreign", b"HTTP" + frame[4:], "begin with b'HTTP'"
-    yield "newer", make_frame(message, version=3), "version 2 of the wire format, got 3"
+    yield "newer", make_frame(message, version=4), "version 3 of the wire format, got 4"
     yield "padded", make_frame(message, padding=b" "), "filled up with zeros"
     yield "a text", make_frame(message, [*header[:7], "four"]), "fields of a header"
     yield "too few", make_frame(message, header[:7]), "fields of a header"
@@ -294,7 +294,7 @@ def test_states_that_are_none():
         "truncated or damaged": saved[:-1],
         "got 5 bytes": saved[:5],
         "begin with": b"PK" + saved[2:],
-        "version 2 of an agent's state, got 9": saved[:4] + b"\t" + saved[5:],
+        "version 3 of an agent's state, got 9": saved[:4] + b"\t" + saved[5:],
     }
     for problem, content in bad.items():
         with pytest.raises(wire.WireError, match=problem):
@@ -307,7 +307,7 @@ def test_states_that_are_none():
         msgspec.msgpack.encode({"epoch": "x"}),
         msgspec.msgpack.encode({"pooled": ["O8", [1], b""]}),
     ):
-        body = struct.pack("<4sBQ", b"vpst", 2, len(content)) + content
+        body = struct.pack("<4sBQ", b"vpst", wire.VERSION, len(content)) + content
         if content != b"\x80":  # an empty state is a new one
             with pytest.raises(wire.WireError, match="other contents"):
                 wire.decode_state(with_checksum(body))
@@ -315,7 +315,7 @@ def test_states_that_are_none():
 
 def test_a_saved_array_must_fit_its_shape():
     content = msgspec.msgpack.encode({"pooled": ["f8", [1000, 1000], b"12345678"]})
-    body = struct.pack("<4sBQ", b"vpst", 2, len(content)) + content
+    body = struct.pack("<4sBQ", b"vpst", wire.VERSION, len(content)) + content
     with pytest.raises(wire.WireError, match="other contents"):
         wire.decode_state(with_checksum(body))
 

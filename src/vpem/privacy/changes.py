@@ -77,7 +77,7 @@ def take(numbers: Integers, level: float, clipped: float, scalars: Array, carry:
     values = total - np.take_along_axis(total, references, axis=1)
     values += mean or np.finfo(float).tiny  # zeros would mean that there is no such row
     values[~is_there] = 0.0
-    return np.append(values.ravel(), scalars), total, following, present
+    return np.append(values.T, scalars), total, following, present
 
 
 def next_exponent(before: Array, after: Array, last: int | None = None) -> Array:

@@ -222,13 +222,13 @@ class Masked(Summation):
             size = shape.n_rows * shape.width
             rows, extra = term[:size], np.zeros(2)
             if _is_change(place, carry):
-                numbers, state["sent"], extra = changes.find(rows.reshape(shape.n_rows, shape.width), carry)
+                numbers, state["sent"], extra = changes.find(shape.by_row(rows), carry)
                 entries = numbers.astype(np.uint32 if form.n_bytes == 4 else np.uint64)
             else:
                 limit = form.limit(len(roots))
                 rows = np.clip(rows, -limit, limit)
                 entries = words.encode(rows, form)
-                state["sent"] = words.decode(entries, form).reshape(shape.n_rows, shape.width)
+                state["sent"] = shape.by_row(words.decode(entries, form))
             scalars = np.concatenate([term[size:], extra, np.ones(1)])
             limit = WHOLE.limit(len(roots))
             head = words.encode(np.clip(scalars, -limit, limit), WHOLE)
@@ -383,6 +383,6 @@ def _read_total(
     if not place.series.startswith(ITERATE):
         largest = float(np.abs(numbers).max(initial=0.0))
         return values, np.empty(0), changes.known_exponent(largest, len(place.network.hubs)), np.empty(0)
-    total = numbers.reshape(shape.n_rows, shape.width)
+    total = shape.by_row(numbers)
     present = (total != 0).any(axis=1)
     return values, total, changes.next_exponent(np.zeros_like(total), total), present.astype(np.uint8)

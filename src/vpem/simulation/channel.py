@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from vpem.core.network.adders import (
     LinearAdder,
     MessageAdder,
-    Run,
     Terms,
     flood_traffic,
     linear_adder,
-    one_by_one,
     sum_traffic,
     term_of,
 )
 from vpem.core.network.parties import Network
+from vpem.core.network.steps import Run, one_by_one
 from vpem.core.network.summation import Shape, Summation
 from vpem.core.network.traffic import Traffic, make_traffic
 

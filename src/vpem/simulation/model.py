@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,10 +16,11 @@ from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.tiles import Layout, Packed, columns_first
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Memory, Place, Summation
+from vpem.core.network.steps import Task, one_by_one
+from vpem.core.network.summation import Shape, Summation
 from vpem.core.rows import Rows, Table, row_chunks
 from vpem.simulation.channel import Channel
-from vpem.simulation.threads import ordered_map
+from vpem.simulation.threads import do_tasks, ordered_map
 
 Array = NDArray[np.float64]
 
@@ -65,13 +66,14 @@ class Problem:
 
     def channel(self) -> Channel:
         """The network between the blocks, before anything was sent."""
-        return Channel(self.summation, self.network, self._at_once)
+        return Channel(self.summation, self.network, self._do)
 
-    def _at_once(self, work: Callable[[Place], Memory], places: Sequence[Place]) -> list[Memory]:
-        """Work for each of some agents, in threads where it is much."""
-        n_threads = self.n_threads if places and places[0].shape.n_values > FEW else 1
-        with ordered_map(self.threads, n_threads, work, places) as found:
-            return list(found)
+    def _do(self, tasks: Sequence[Task], shape: Shape) -> None:
+        """What agents do in a sum, in threads where it is much."""
+        if self.n_threads == 1 or shape.n_values <= FEW:
+            one_by_one(tasks, shape)
+        else:
+            do_tasks(self.threads, self.n_threads, tasks)
 
     def pack(self, density: Density, blocks: Sequence[Block], n_components: int, hub: int | None = None) -> Packed:
         """All roots' blocks as a pass over the rows needs them, or one's; where each one is stays the same."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.features import parts_of_kmeans
 from vpem.core.blocks.sweep import Pass, Sums
 from vpem.core.blocks.tiles import Tile
-from vpem.core.network.summation import Shape
+from vpem.core.network.summation import Shape, Term
 from vpem.core.rows import Rows, row_chunks
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Problem
@@ -85,7 +85,7 @@ def sweep(
             for tile in halves.tiles(read(rows), rows.start):
                 if adder is None:
                     here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
-                    sums = np.array(whole[:, here].transpose(0, 2, 1), order="C")  # a copy: it is changed in place
+                    sums = whole[:, :, here].copy()  # it is changed in place
                 else:
                     terms = halves.contribute(tile)
                     sums = terms if adder.is_exact else adder.add(terms)
@@ -108,7 +108,7 @@ def sweep(
 def _add(
     problem: Problem, channel: Channel, n_components: int, alone: Callable[[int], Pass], about: Sum, within: slice
 ) -> tuple[Array, Array]:
-    """The sums of rows that cannot be added tile by tile, (n_views, n_rows, n_components); and of the scalars."""
+    """The sums of rows that cannot be added tile by tile, (n_views, n_components, n_rows); and of the scalars."""
     n_hubs, adder = len(problem.network.hubs), channel.linear
     scalars = np.empty((n_hubs, 0)) if about.scalars is None else about.scalars
     shape = Shape(within.stop - within.start, n_components, scalars.shape[1])
@@ -117,12 +117,12 @@ def _add(
         return np.empty((0, 0, 0)), adder.add(scalars)
     table = problem.by_columns.T
 
-    def term(hub: int) -> Array:
-        return alone(hub).terms(table, within, scalars[hub])
+    def term(hub: int) -> Term:
+        return alone(hub).term(table, within, scalars[hub])
 
     sums = channel.add(term, shape, about.series, about.n_decisions)
     whole, scalars = np.split(sums, [shape.n_rows * shape.width], axis=1)
-    return whole.reshape(channel.n_views, shape.n_rows, shape.width), scalars
+    return whole.reshape(channel.n_views, shape.width, shape.n_rows), scalars
 
 
 def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> Iterator[tuple[slice, Array]]:
@@ -153,14 +153,14 @@ def distances_seen_first(problem: Problem, channel: Channel, centres: Array) -> 
         else:
             contributions.add(Tile(problem.columns_first(chunk), rows), problem.block_of_column, out)
             out = out if adder is None else adder.seen_by(first).add(out)
-        return rows, out.transpose(0, 2, 1)
+        return rows, out
 
     chunks = row_chunks(0, shape.n_rows, 4 * max(problem.X.shape[1], shape.width * n_targets))
     with ordered_map(problem.threads, problem.n_threads, work, chunks) as parts:
         if adder is not None:
             for rows, terms in parts:
-                yield rows, -2.0 * terms[0]
+                yield rows, -2.0 * terms[0].T
             return
-        whole = np.concatenate([terms for _, terms in parts], axis=1)
-    sums = channel.add(whole.reshape(n_targets, -1), shape)[first].reshape(shape.n_rows, shape.width)
-    yield slice(0, shape.n_rows), -2.0 * sums
+        whole = np.concatenate([terms for _, terms in parts], axis=2)
+    sums = channel.add(whole.reshape(n_targets, -1), shape)[first].reshape(shape.width, shape.n_rows)
+    yield slice(0, shape.n_rows), -2.0 * sums.T

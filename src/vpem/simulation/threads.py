@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ContextDecorator, contextmanager
 from functools import cache
 from itertools import islice
-from threading import Lock
+from threading import Condition, Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from vpem.core.network.steps import Task
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,6 +45,40 @@ def ordered_map(
         for future in waiting:
             future.cancel()
         wait(waiting)
+
+
+def do_tasks(threads: ThreadPoolExecutor, n_threads: int, tasks: Sequence[Task]) -> None:
+    """Do all tasks, in their order but for those that need not wait for each other; raise the first error."""
+    remaining, done = deque(enumerate(tasks)), [False] * len(tasks)
+    errors: dict[int, BaseException] = {}
+    changed = Condition()
+
+    def work() -> None:
+        while True:
+            try:
+                number, task = remaining.popleft()
+            except IndexError:
+                return
+            if not all(done[earlier] for earlier in task.after):  # others were given these before, so that they end
+                with changed:
+                    changed.wait_for(lambda after=task.after: all(done[earlier] for earlier in after))  # type: ignore[misc]
+            try:
+                if not errors:
+                    task.work()
+            except BaseException as error:
+                errors[number] = error
+            with changed:
+                done[number] = True
+                changed.notify_all()
+
+    workers = [threads.submit(work) for _ in range(min(n_threads, len(tasks)))]
+    try:
+        wait(workers)
+    finally:
+        remaining.clear()  # an interrupt ends what has begun, and no more
+        wait(workers)
+    if errors:
+        raise errors[min(errors)]
 
 
 @cache

@@ -15,7 +15,7 @@ import msgspec
 MAGIC = b"vpln"
 FORMAT = 2
 """Of the header."""
-VERSION = 2
+VERSION = 3
 """Of what links say to each other; compared in the hello."""
 HELLO, STATUS, PIECE = range(3)
 KINDS = (HELLO, STATUS, PIECE)

@@ -9,6 +9,7 @@ costs more than the rest of a link. Meanwhile no other thread sends on the same 
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
@@ -145,6 +146,8 @@ class _Running:
         """Neighbours that had a link in this run: a later hello that does not fit must not end it."""
         self.refusal: str | None = None
         self.sent = self.received = 0
+        self.checked_at = -math.inf
+        """When the session's thread last saw whether the run is over."""
         self.looked_at = now = time.monotonic()
         """When the timers' thread last looked."""
         self.presence = Presence(session.agent.number, names, self.neighbours, lease, now)
@@ -376,6 +379,10 @@ class _Running:
         """See whether the run is over, and say how far it is."""
         now, agent = time.monotonic(), self.session.agent
         self._show()
+        is_urgent = agent.is_done or agent.failure is not None or self.refusal is not None
+        if now < self.checked_at + MOMENT and not is_urgent:
+            return
+        self.checked_at = now
         if agent.is_done and self.then is not None:
             then, self.then = self.then, None
             self._send(then())

@@ -29,7 +29,7 @@ from vpem.core.blocks.arrays import Arrays, Block, Statistics
 from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"vpem"
 STATE_MAGIC = b"vpst"
 PREFIX = struct.Struct("<4sBB")

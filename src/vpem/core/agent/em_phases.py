@@ -53,7 +53,7 @@ def offer_iterate(work: Work, progress: Progress) -> Offer:
         energy = np.zeros(int(has_energy))
         if has_energy and not run.final:
             energy = visits.densities([run.block], work.density)
-        values = work.em_pass(run.block, run.weights).terms(work.table, rows, energy)
+        values = work.em_pass(run.block, run.weights).term(work.table, rows, energy)
     if number == 0:
         decision = np.array([1.0, math.inf, *run.findings])
         if run.history:
@@ -79,7 +79,7 @@ def absorb_iterate(work: Work, progress: Progress, outcome: Outcome) -> Progress
     if run.block is not None:
         rows, n_components = work.batches[run.visits.number], work.settings.n_components
         n_rows = rows.stop - rows.start
-        sums = outcome.values[: n_rows * n_components].reshape(n_rows, n_components)
+        sums = outcome.values[: n_rows * n_components].reshape(n_components, n_rows)
         extra = outcome.values[n_rows * n_components :]
         run = _respond(run, sums) if run.final else _update(work, run, sums, extra)
     else:
@@ -200,7 +200,7 @@ def _retreat(work: Work, progress: Progress, run: Run) -> Progress:
 def _respond(run: Run, sums: Array) -> Run:
     """Responsibilities of the final parameters."""
     assert run.weights is not None, "a root has weights"
-    found = np.add(sums, np.log(run.weights), out=room_for(*sums.shape))
+    found = np.add(sums.T, np.log(run.weights), out=room_for(*sums.T.shape))
     for rows in row_chunks(0, len(found), found.shape[1]):
         found[rows] = normalize(found[rows])[0]
     if run.responsibilities is not None:
@@ -264,9 +264,9 @@ def offer_prediction(work: Work, progress: Progress) -> Offer:
     if progress.best is not None and progress.best.block is not None:
         block, weights = progress.best.block, progress.best.weights
         assert weights is not None, "a root has weights"
-        values = work.em_pass(block, weights, new_rows=True).terms(work.table, slice(0, prediction.n_rows))
+        values = work.em_pass(block, weights, new_rows=True).term(work.table, slice(0, prediction.n_rows)).whole()
         if work.is_first_root:
-            values = (values.reshape(-1, n_components) + np.log(weights)).ravel()
+            values = (values.reshape(n_components, -1) + np.log(weights)[:, None]).ravel()
     return Offer(Shape(prediction.n_rows, n_components), values, np.array([float(prediction.n_rows)]))
 
 
@@ -274,7 +274,7 @@ def absorb_prediction(work: Work, progress: Progress, outcome: Outcome) -> Progr
     """Responsibilities and log-densities, for those who get the sum."""
     prediction = _prediction(progress)
     if len(outcome.values):
-        found = normalize(outcome.values.reshape(prediction.n_rows, work.settings.n_components))
+        found = normalize(outcome.values.reshape(work.settings.n_components, prediction.n_rows).T)
         prediction = replace(prediction, responsibilities=found[0], log_densities=found[1])
     n_predictions = progress.n_predictions + 1
     return replace(progress, phase="done", prediction=prediction, n_predictions=n_predictions)

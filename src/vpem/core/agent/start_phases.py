@@ -117,7 +117,7 @@ def absorb_try(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     if work.is_first_root:
         if clustering.closest is None:
             raise StudyError(NOT_FIRST)
-        distances = outcome.values.reshape(work.roles.n_rows, -1)
+        distances = outcome.values.reshape(-1, work.roles.n_rows).T
         best = int(potentials(clustering.closest, distances).argmin())
         closest = np.minimum(clustering.closest, distances[:, best])
         clustering = replace(clustering, closest=closest, choice=int(clustering.candidates[best]))
@@ -152,7 +152,7 @@ def offer_cluster(work: Work, progress: Progress) -> Offer:
 def absorb_cluster(work: Work, progress: Progress, outcome: Outcome) -> Progress:
     """Move the centres, or start EM from the labels."""
     clustering = _clustering(progress)
-    sums = outcome.values.reshape(work.roles.n_rows, -1)
+    sums = outcome.values.reshape(-1, work.roles.n_rows)
     ended = clustering.n_iter > 0 and bool(outcome.decision[0])
     most = KMEANS_MAX_ITER if work.roles.agreement.init_params == "kmeans" else 0
     if ended or clustering.n_iter == most:
@@ -245,7 +245,7 @@ def _draw(work: Work, clustering: Clustering) -> Clustering:
 
 
 def _distances(work: Work, centres: Array) -> Array:
-    return -2.0 * work.kmeans_pass(centres).terms(work.table, slice(0, work.roles.n_rows))
+    return -2.0 * work.kmeans_pass(centres).term(work.table, slice(0, work.roles.n_rows)).whole()
 
 
 def _offer_distances(work: Work, numbers: Integers) -> Offer:

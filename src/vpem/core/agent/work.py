@@ -23,7 +23,7 @@ from vpem.core.decisions.local import draw_seed
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Hub, HubNumber, Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Shape, Summation
+from vpem.core.network.summation import Shape, Summation, Term
 from vpem.core.rows import Table, row_chunks, without_rows
 from vpem.core.settings import Agreement, Settings
 
@@ -33,7 +33,7 @@ class Offer(NamedTuple):
 
     shape: Shape = Shape(0, 0)
     """Of the sum, the same for all agents."""
-    values: NDArray[Any] | None = None
+    values: NDArray[Any] | Term | None = None
     """A root's term."""
     decision: Array | None = None
     columns: Array | None = None
@@ -176,14 +176,14 @@ class Work:
         return kmeans_pass(centres, self.columns, zeros, self.overall, ONE_VIEW, fill=packed)
 
     def collect(self, halves: Pass, rows: slice, sums: Array) -> Sums:
-        """What some rows give, from the network's sums of them, (n_rows, n_components)."""
+        """What some rows give, from the network's sums of them, (n_components, n_rows)."""
 
         def run(halves: Pass) -> Sums:
             total = halves.begin()
             for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
                 for tile in halves.tiles(self.table[chunk], chunk.start):
-                    own = sums[tile.rows.start - rows.start : tile.rows.stop - rows.start]
-                    halves.collect(tile, np.array(own.T[None], order="C"), total)
+                    own = sums[:, tile.rows.start - rows.start : tile.rows.stop - rows.start]
+                    halves.collect(tile, own[None].copy(), total)
                 total.rank()
             return total
 

@@ -64,20 +64,6 @@ def add_columns(XT, columns, means, scales, normalizers, targets, out):  # type:
                 out[target, k, m] += value if x == x else 0.0
 
 
-@compiled(PRECISE)
-def rows_first(terms, out):  # type: ignore[no-untyped-def]
-    """Terms (n_blocks, n_components, n_rows) as out (n_blocks, n_rows, n_components)."""
-    n_blocks, n_components, n_rows = terms.shape
-    for b in range(n_blocks):
-        for k in range(0, n_components - 1, 2):  # two at a time, as a loop of few steps within another is slow
-            for m in range(n_rows):
-                out[b, m, k] = terms[b, k, m]
-                out[b, m, k + 1] = terms[b, k + 1, m]
-        if n_components % 2:
-            for m in range(n_rows):
-                out[b, m, n_components - 1] = terms[b, n_components - 1, m]
-
-
 @compiled(REORDER)
 def total_of(values):  # type: ignore[no-untyped-def]
     """Sum of values."""

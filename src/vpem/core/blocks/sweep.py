@@ -28,7 +28,7 @@ from vpem.core.blocks.tiles import (
     Tile,
     columns_first,
 )
-from vpem.core.rooms import room_for
+from vpem.core.network.summation import Shape, Term
 from vpem.core.rows import Rows, Table, row_chunks
 
 Array = NDArray[np.float64]
@@ -194,16 +194,15 @@ class Pass:
         self.contributions.add(tile, self.targets, out)
         return out
 
-    def terms(self, table: Table, rows: slice, scalars: Array = NONE) -> Array:
-        """What one block adds to a sum over some rows of a table, row by row, and some scalars after it."""
-        n_values = (rows.stop - rows.start) * self.n_components
-        found = room_for(n_values + len(scalars))
-        found[n_values:] = scalars
-        by_row = found[:n_values].reshape(1, -1, self.n_components)
-        for chunk in row_chunks(rows.start, rows.stop, self.values_per_row):
-            for tile in self.tiles(table[chunk], chunk.start - rows.start):
-                kernels.rows_first(self.contribute(tile), by_row[:, tile.rows])
-        return found
+    def term(self, table: Table, rows: slice, scalars: Array = NONE) -> Term:
+        """What one block adds to a sum over some rows of a table, with some scalars."""
+
+        def parts() -> Iterator[tuple[slice, Array]]:
+            for chunk in row_chunks(rows.start, rows.stop, self.values_per_row):
+                for tile in self.tiles(table[chunk], chunk.start - rows.start):
+                    yield tile.rows, self.contribute(tile)[0]
+
+        return Term(Shape(rows.stop - rows.start, self.n_components, len(scalars)), parts, scalars)
 
     def collect(self, tile: Tile, sums: Array, into: Sums, *, first: int = 0, compare: bool = False) -> None:
         """Second half: responsibilities, in place of the sums, and what they give.

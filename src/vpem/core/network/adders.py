@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from vpem.core.network.costs import find_sendings
 from vpem.core.network.parties import Network
+from vpem.core.network.steps import Plan, Run, Steps, one_by_one
 from vpem.core.network.summation import (
     NO_MEMORY,
     Array,
     Memory,
     Place,
-    Round,
     Shape,
     Summation,
+    Term,
     greet,
     lasting,
-    outgoing,
 )
-from vpem.core.network.traffic import FLOAT_BYTES, Sending, Traffic, make_traffic
+from vpem.core.network.traffic import Traffic, make_traffic
 
 NEGLIGIBLE = 1e-14
 """Size of a mode, per hub, that would change a sum by less than the rounding of its terms."""
@@ -98,22 +98,13 @@ def linear_adder(matrix: Array) -> LinearAdder:
     return LinearAdder(matrix, views, path=f"a matrix of {n_roots} roots by {n_hubs} hubs")
 
 
-Run = Callable[[Callable[[Place], Memory], Sequence[Place]], list[Memory]]
-"""How to call a function for each of some agents: one after the other, or in threads."""
-
-
-def one_by_one(work: Callable[[Place], Memory], places: Sequence[Place]) -> list[Memory]:
-    """Call it for each, in order."""
-    return [work(place) for place in places]
-
-
-Terms = Sequence[NDArray[Any]] | Array | Callable[[int], NDArray[Any]]
-"""Of each hub, (n_values,); or how to make one, when it is needed."""
+Terms = Sequence[NDArray[Any]] | Array | Callable[[int], Term]
+"""Of each hub, (n_values,); or how it is made, when it is needed."""
 
 
 def term_of(terms: Terms, hub: int) -> NDArray[Any]:
     """A hub's."""
-    found: NDArray[Any] = terms(hub) if callable(terms) else terms[hub]
+    found: NDArray[Any] = terms(hub).whole() if callable(terms) else terms[hub]
     return found
 
 
@@ -128,6 +119,7 @@ class MessageAdder:
         self.greetings = [greet(summation) for _ in network.positions]
         self.carries: dict[str, list[Memory]] = {}
         self.n_sums = 0
+        self._plans: dict[tuple[tuple[int, ...], bool], Plan] = {}
         n_hubs = len(network.hubs)
         self.view_of_hub = np.zeros(n_hubs, dtype=np.intp) if summation.is_common else np.arange(n_hubs)
 
@@ -158,53 +150,37 @@ class MessageAdder:
         self.n_sums += 1
         # What is carried goes with its agent, and need not be kept once that has moved it.
         carries = dict(enumerate(self.carries.pop(series, []) or [NO_MEMORY] * len(places)))
-        schedules = [
-            summation.schedule_in(
-                summation.stage(shape, series, carries[position]),
-                network,
-                position,
-                values=True,
-                decision=n_decisions > 0,
-            )
-            for position in network.positions
-        ]
+        plan = self._plan([summation.stage(shape, series, carry) for carry in carries.values()], n_decisions > 0)
         numbers = {hub.root: number for number, hub in enumerate(network.hubs)}
 
         def begin(place: Place) -> Memory:
-            number = numbers.get(place.position)
-            term = None if number is None else term_of(terms, number)
-            return summation.begin(place, carries.pop(place.position), term)
+            number, carry = numbers.get(place.position), carries.pop(place.position)
+            if callable(terms) and number is not None:
+                return summation.begin_with(place, carry, terms(number))
+            return summation.begin(place, carry, None if number is None else term_of(terms, number))
 
-        # What all have in common, the first of them makes.
-        states = [begin(places[0]), *self.run(begin, places[1:])]
-        sendings = []
-        for step, parts in enumerate(zip(*schedules, strict=True)):
-            sent = {
-                place.position: outgoing(summation, place, step, part.kind, states[place.position])
-                for place, part in zip(places, parts, strict=True)
-                if part.values and part.receivers
-            }
-
-            def combine(
-                place: Place, step: int = step, parts: Sequence[Round[Any]] = parts, sent: Any = sent
-            ) -> Memory:
-                received = {sender: sent[sender] for sender in parts[place.position].senders}
-                return summation.combine(place, step, states[place.position], received)
-
-            for place, part in zip(places, parts, strict=True):
-                for receiver in part.receivers:
-                    n_bytes = FLOAT_BYTES * n_decisions * part.decision
-                    if part.values and receiver not in part.spared:
-                        n_bytes += sent[place.position].nbytes
-                    sendings.append(Sending(place.position, receiver, 1, n_bytes))
-            hearing = [place for place, part in zip(places, parts, strict=True) if part.values and part.senders]
-            for place, state in zip(hearing, self.run(combine, hearing), strict=True):
-                states[place.position] = state
-        ends = [summation.end(place, state) for place, state in zip(places, states, strict=True)]
+        steps = Steps(plan, summation, places, begin)
+        self.run(steps.tasks(), shape)
+        ends = [summation.end(place, steps.states[place.position]) for place in places]
         if series:
             self.carries[series] = [lasting(summation, carry) for _, carry in ends]
         roots = [hub.root for hub in network.hubs[: self.n_views]]
-        return np.array([ends[root][0] for root in roots]), make_traffic(network.agents, sendings, len(schedules[0]))
+        traffic = make_traffic(network.agents, steps.sendings(n_decisions), plan.n_steps)
+        sums = ends[roots[0]][0][None] if len(roots) == 1 else np.array([ends[root][0] for root in roots])
+        return sums, traffic
+
+    def _plan(self, stages: Sequence[int], decision: bool) -> Plan:
+        """The turns of a sum in which each agent is in this stage; the same for many sums."""
+        key = tuple(stages), decision
+        if key not in self._plans:
+            schedule, network = self.summation.schedule_in, self.network
+            self._plans[key] = Plan(
+                [
+                    schedule(stage, network, position, values=True, decision=decision)
+                    for position, stage in zip(network.positions, stages, strict=True)
+                ]
+            )
+        return self._plans[key]
 
 
 def sum_traffic(summation: Summation, network: Network, shape: Shape, n_decisions: int = 0) -> Traffic:

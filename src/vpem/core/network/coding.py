@@ -28,14 +28,24 @@ LEVEL = 1
 """Of zstandard: the fastest; higher ones take much more time for few bytes less."""
 LENGTH = np.dtype("<u4")
 """Of the compressed bits, before them."""
-SHIFT, ROUNDING, BIAS = 50, 1 << 49, 1022
+SHIFT, ROUNDING, BIAS = np.uint64(50), np.uint64(1 << 49), 1022
 """Where the exponent of a float ends, and two bits after it; what rounds them; what is added to an exponent."""
-UNSIGNED = (1 << 63) - 1
-"""All bits of a float but its sign."""
+UNSIGNED, SIZE = (1 << 13) - 1, np.uint64((1 << 13) - 1)
+"""All bits of a change but its sign: the exponent, and two."""
+MOST_UNROLLED = 8
+"""Components up to which loops are compiled for their number."""
 PLACES = 31
 """Exponents of one message."""
 SCALE = np.dtype("<i2")
 """The largest exponent of a message, before its codes."""
+
+
+def steps_for(n_components: int) -> tuple[int, ...]:
+    """A zero for each component; none if there are many.
+
+    The length of a tuple is known when a loop over components is compiled: a third faster than a length that is not.
+    """
+    return (0,) * n_components if n_components <= MOST_UNROLLED else ()
 
 
 @compiled(PRECISE)
@@ -58,58 +68,49 @@ def find_thresholds(total, least, references, thresholds):  # type: ignore[no-un
 
 
 @compiled(PRECISE)
-def find_changes(terms, below, sent, thresholds, references, least, share, changes, moved):  # type: ignore[no-untyped-def]
+def find_changes(steps, terms, below, sent, thresholds, references, least, share, changes, moved):  # type: ignore[no-untyped-def]
     """Changes of log-ratios that matter, rounded, 0 for others; the largest, and the sum of the references' terms.
 
-    terms and below (n_rows, n_components), or without rows; sent (n_rows, n_components); references (n_rows,):
-    against which component each row's ratios are; thresholds (n_rows, n_components - 1). changes (n_rows,
-    n_components - 1) are whole numbers: the exponent and two bits of a float, with a sign. A change is sent from
-    `share` of its threshold, or of `least`, on. moved (n_rows, n_components): sent, with the changes added.
+    terms (n_components, n_rows) and below (n_rows, n_components), or None; sent (n_rows, n_components); references
+    (n_rows,): against which component each row's ratios are; thresholds (n_rows, n_components - 1). changes (n_rows,
+    n_components - 1) are whole numbers: a float's sign, exponent and two bits. A change is sent from `share` of its
+    threshold, or of `least`, on. moved (n_rows, n_components): sent, with the changes added. steps: see `steps_for`.
     There are no branches: which component leads, and what is silent, cannot be foreseen.
     """
-    n_rows, n_components = sent.shape
-    largest, level = 0, 0.0
-    if terms.shape[0] > 0 and below.shape[0] > 0:
-        for m in range(n_rows):
-            r = references[m]
-            term, other, before = terms[m, r], below[m, r], sent[m, r]
-            moved[m, r] = before
-            level += term
-            for j in range(n_components - 1):
-                k = j + (j >= r)
-                value = (below[m, k] - other) + (terms[m, k] - term)
-                code, sign, change = round_change(value, sent[m, k] - before, share * max(thresholds[m, j], least))
-                largest = max(largest, code)
-                changes[m, j] = (code ^ sign) - sign
-                moved[m, k] = sent[m, k] + change
-        return largest, level
-    values = terms if terms.shape[0] > 0 else below
-    if values.shape[0] == 0:  # an agent that only passes on, and has nothing below
-        values = np.zeros(sent.shape)
-    for m in range(n_rows):
-        r = references[m]
-        term, before = values[m, r], sent[m, r]
+    n_components = len(steps) or sent.shape[1]
+    largest, level = np.uint64(0), 0.0
+    for m in range(sent.shape[0]):
+        r = np.int64(references[m])
+        before = sent[m, r]
         moved[m, r] = before
+        term, other = entry(terms, r, m), entry(below, m, r)
         level += term
         for j in range(n_components - 1):
             k = j + (j >= r)
-            code, sign, change = round_change(
-                values[m, k] - term, sent[m, k] - before, share * max(thresholds[m, j], least)
-            )
-            largest = max(largest, code)
-            changes[m, j] = (code ^ sign) - sign
-            moved[m, k] = sent[m, k] + change
-    return largest, level if terms.shape[0] > 0 else 0.0
+            ratio = (entry(below, m, k) - other) + (entry(terms, k, m) - term)
+            here = sent[m, k]
+            code, change = round_change(ratio, here - before, share * max(thresholds[m, j], least))
+            largest = max(largest, code & SIZE)
+            changes[m, j] = code
+            moved[m, k] = here + change
+    return largest, level
+
+
+@compiled(PRECISE)
+def entry(values, i, j):  # type: ignore[no-untyped-def]
+    """Of a table, or 0 if there is none."""
+    if values is None:
+        return 0.0
+    return values[i, j]
 
 
 @compiled(PRECISE)
 def round_change(ratio, sent, least):  # type: ignore[no-untyped-def]
-    """The change of a log-ratio, 0 if below `least`: exponent and two bits; sign, 0 or -1; the rounded number."""
+    """The change of a log-ratio, 0 if below `least`: its sign, exponent and two bits; and the rounded number."""
     value = min(max(ratio, -LARGEST), LARGEST) - sent
     value = 0.0 if abs(value) < least else value
-    bits = np.float64(value).view(np.int64)
-    code, sign = ((bits & UNSIGNED) + ROUNDING) >> SHIFT, bits >> 63
-    return code, sign, np.int64((code << SHIFT) | (sign << 63)).view(np.float64)
+    code = (np.float64(value).view(np.uint64) + ROUNDING) >> SHIFT
+    return code, np.uint64(code << SHIFT).view(np.float64)
 
 
 @compiled(PRECISE)
@@ -120,11 +121,12 @@ def encode(changes, scale, codes):  # type: ignore[no-untyped-def]
     """
     least, n_dropped = (scale + BIAS - PLACES) << 2, 0
     for i in range(changes.shape[0]):
-        size = abs(changes[i])
+        change = np.int64(changes[i])
+        size = change & UNSIGNED
         code = size - least if size > 0 else 0
         code = code if code > 3 else 0
         n_dropped += 1 if code == 0 and size > 0 else 0
-        codes[i] = code + 128 if changes[i] < 0 and code > 0 else code
+        codes[i] = code + 128 if change > size and code > 0 else code
     return n_dropped
 
 
@@ -139,39 +141,38 @@ def decoding_table(scale):  # type: ignore[no-untyped-def]
 
 
 @compiled(PRECISE)
-def add_decoded(codes, scales, references, memory, out):  # type: ignore[no-untyped-def]
+def add_decoded(steps, codes, scales, references, memory, out):  # type: ignore[no-untyped-def]
     """What codes (n_layers, n_rows * (n_components - 1)) stand for, added to memory, as out, layer by layer.
 
-    scales (n_layers,); memory and out (n_rows, n_components).
+    scales (n_layers,); memory and out (n_rows, n_components). steps: see `steps_for`.
     """
-    n_layers = codes.shape[0]
+    n_layers, n_components = codes.shape[0], len(steps) or memory.shape[1]
     tables = np.empty((n_layers, 256))
     for layer in range(n_layers):
         tables[layer] = decoding_table(scales[layer])
-    i = 0
+    first, firsts = tables[0], codes[0]
     for m in range(memory.shape[0]):
-        r = references[m]
+        r, i = np.int64(references[m]), m * (n_components - 1)
         out[m, r] = memory[m, r]
-        for j in range(memory.shape[1] - 1):
+        for j in range(n_components - 1):
             k = j + (j >= r)
-            value = memory[m, k] + tables[0, codes[0, i]]
+            value = memory[m, k] + first[firsts[i + j]]
             for layer in range(1, n_layers):
-                value += tables[layer, codes[layer, i]]
+                value += tables[layer, codes[layer, i + j]]
             out[m, k] = value
-            i += 1
 
 
 @compiled(PRECISE)
 def find_sums(total, references, present, level, values):  # type: ignore[no-untyped-def]
     """Log-ratios of the rows that there are, and a level; zeros for other rows.
 
-    total (n_rows, n_components); references and present (n_rows,); values (at least n_rows * n_components,).
+    total (n_rows, n_components); references and present (n_rows,); values (n_components, n_rows).
     """
     n_rows, n_components = total.shape
     for m in range(n_rows):
-        first, reference, is_there = m * n_components, total[m, references[m]], present[m]
+        reference, is_there = total[m, references[m]], present[m]
         for k in range(n_components):
-            values[first + k] = (total[m, k] - reference) + level if is_there else 0.0
+            values[k, m] = (total[m, k] - reference) + level if is_there else 0.0
 
 
 @compiled(PRECISE)

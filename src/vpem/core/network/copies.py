@@ -17,7 +17,7 @@ from vpem.core.network.coding import (
     LARGEST,
     ROUNDING,
     SHIFT,
-    UNSIGNED,
+    SIZE,
     decoding_table,
     encode,
     exponent_of,
@@ -45,16 +45,16 @@ def leader_of(row):  # type: ignore[no-untyped-def]
 def find_moves(values, copy, least, is_sparing, leaders, changes):  # type: ignore[no-untyped-def]
     """How far a copy is behind, rounded, 0 where that does not matter; returns the largest of these numbers.
 
-    values, copy (n_rows, n_components); changes (n_rows, n_components - 1) are whole numbers: the exponent and two
-    bits of a float, with a sign. A change matters from `least` on; if `is_sparing`, that of a component that is far
+    values, copy (n_rows, n_components); changes (n_rows, n_components - 1) are whole numbers: a float's sign,
+    exponent and two bits. A change matters from `least` on; if `is_sparing`, that of a component that is far
     behind matters from a quarter of what it is behind beyond `DECIDED`. leaders (n_rows,): 0 where changes are
     against the component that leads in the copy; otherwise, as that has fallen far behind, one more than the number
     of the component that they are against.
     """
     n_rows, n_components = copy.shape
-    largest = 0
+    largest = np.uint64(0)
     change = np.empty(1)
-    bits = change.view(np.int64)
+    bits = change.view(np.uint64)
     for m in range(n_rows):
         leader, first, j = leader_of(copy[m]), leader_of(values[m]), 0
         leaders[m] = 0
@@ -67,12 +67,12 @@ def find_moves(values, copy, least, is_sparing, leaders, changes):  # type: igno
             gap = copy[m, leader] - copy[m, k]
             value = min(max(values[m, k] - values[m, leader] + gap, -LARGEST), LARGEST)
             change[0] = value
-            code = ((bits[0] & UNSIGNED) + ROUNDING) >> SHIFT
+            code = (bits[0] + ROUNDING) >> SHIFT
             threshold = max(least, (gap - DECIDED) / 4.0) if is_sparing else least
             if abs(value) < threshold:
-                code = 0
-            largest = max(largest, code)
-            changes[m, j] = -code if value < 0.0 else code
+                code = np.uint64(0)
+            largest = max(largest, code & SIZE)
+            changes[m, j] = code
             j += 1
     return largest
 
@@ -125,7 +125,7 @@ def settle(values):  # type: ignore[no-untyped-def]
 
 def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) -> tuple[int, Bytes, Leaders]:
     """The scale and the codes, (n_rows * (n_components - 1),), of what a copy lacks, and leaders that are told."""
-    changes = np.empty((len(copy), max(copy.shape[1] - 1, 0)), dtype=np.int16)
+    changes = np.empty((len(copy), max(copy.shape[1] - 1, 0)), dtype=np.uint16)
     leaders = np.empty(len(copy), dtype=LEADER)
     scale = exponent_of(find_moves(values, copy, least, is_sparing, leaders, changes))
     codes = np.empty(changes.size, dtype=np.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from vpem.core.network.coding import (
     find_thresholds,
     mean_change,
     most_compressed,
+    steps_for,
     whole_numbers,
 )
 from vpem.core.network.hubs import Position
@@ -39,6 +40,7 @@ from vpem.core.network.summation import (
     Round,
     Shape,
     Summation,
+    Term,
     WrongMessageError,
     add_in_order,
 )
@@ -173,12 +175,12 @@ class Differences(Summation):
         shape, tree = place.shape, self.around.tree(place.network)
         n_rows, width = shape.n_rows, shape.width
         own = np.empty(0) if term is None else term
-        terms = own[: n_rows * width].reshape(-1, width)
+        terms = own[: n_rows * width].reshape(width, -1)
         state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
         references, thresholds = _thresholds(state["total"], state["pace"], self.silence)
-        present = np.zeros(0, dtype=np.uint8)
+        present = NO_BITS
         if not carry:
-            present = np.packbits((terms != 0).any(axis=1)) if len(terms) else np.zeros((n_rows + 7) // 8, np.uint8)
+            present = np.packbits((terms != 0).any(axis=0)) if len(own) else np.zeros((n_rows + 7) // 8, np.uint8)
         state |= {
             "terms": terms,
             "thresholds": thresholds,
@@ -187,6 +189,15 @@ class Differences(Summation):
             "scalars": own[n_rows * width :].copy() if len(own) else np.zeros(shape.n_scalars),
         }
         return state if tree.below[place.position] else self._up(place, state)
+
+    def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
+        """Who has nothing below needs each row once, but for the first sum."""
+        has_below = self.around.tree(place.network).below[place.position]
+        if not place.series.startswith(ITERATE) or not carry or has_below:
+            return self.begin(place, carry, term.whole())
+        references, thresholds = _thresholds(carry["total"], carry["pace"], self.silence)
+        known: Memory = {"thresholds": thresholds, "references": references, "bits": NO_BITS, "terms": NO_TERMS}
+        return self._up(place, {**carry, **known, "scalars": term.scalars}, parts=term.parts)
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
         """The changes of all below, or of the total."""
@@ -234,7 +245,13 @@ class Differences(Summation):
                 after[name] = _moved(carry[name], references, found)
         return after
 
-    def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = ()) -> Memory:
+    def _up(
+        self,
+        place: Place,
+        state: Memory,
+        scalars: Sequence[Array] = (),
+        parts: Callable[[], Iterable[tuple[slice, Array]]] | None = None,
+    ) -> Memory:
         """The change of what is here and below, with the scalars from below; on top, of the total."""
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
@@ -244,26 +261,32 @@ class Differences(Summation):
         n_codes = len(sent) * max(sent.shape[1] - 1, 0)
         codes, scales, level = np.empty((_n_layers(state), n_codes), dtype=np.uint8), [], 0.0
         moved = sent
-        changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.int16)
+        changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.uint16)
+        steps, below = steps_for(sent.shape[1]), state["below"] if len(state["below"]) else None
+        whole = [(slice(0, len(sent)), state["terms"] if state["terms"].size else None)]
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
-            left = state["terms"], state["below"], moved, state["thresholds"], references, least, share
-            after = room_for(*sent.shape)
-            largest, level = find_changes(*left, changes, after)
+            after, largest, level = room_for(*sent.shape), 0, 0.0
+            for rows, terms in whole if parts is None else parts():
+                known = terms, None if below is None else below[rows], moved[rows]
+                silent = state["thresholds"][rows], references[rows], least, share
+                most, own = find_changes(steps, *known, *silent, changes[rows], after[rows])
+                largest, level = max(largest, int(most)), level + own
             scales.append(exponent_of(largest))
             if encode(changes.ravel(), scales[-1], layer):
-                add_decoded(layer[None], np.array(scales[-1:]), references, moved, after)
+                add_decoded(steps, layer[None], np.array(scales[-1:]), references, moved, after)
             moved = after
         added = add_in_order([np.append(state["scalars"], level), *scalars])
         out = _write(Parts(added, tuple(scales), codes, state["bits"]))
-        state = {**state, "terms": np.empty((0, sent.shape[1])), "thresholds": NO_THRESHOLDS}  # not needed again
+        state = {**state, "terms": NO_TERMS, "thresholds": NO_THRESHOLDS}  # not needed again
         if is_top:
             return _down(place, place.position, state, out, moved)
         return {**state, "sent": moved, "out": out, f"{SAID} sent": _tail(place, out)}
 
 
 KEPT = ("sent", "below", "total", "pace", "present")
-NO_THRESHOLDS = np.empty((0, 0), dtype=np.float32)
+NO_THRESHOLDS, NO_TERMS = np.empty((0, 0), dtype=np.float32), np.empty((0, 0))
+NO_BITS = np.zeros(0, dtype=np.uint8)
 SAID = "said"
 """Beginning of the names of what messages have said of a memory, without their scalars."""
 
@@ -310,7 +333,7 @@ def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Arr
     after = room_for(*memory.shape)
     codes = found[0].codes if len(found) == 1 else np.concatenate([parts.codes for parts in found])
     scales = np.array([scale for parts in found for scale in parts.scales])
-    add_decoded(codes, scales, references, memory, after)
+    add_decoded(steps_for(memory.shape[1]), codes, scales, references, memory, after)
     return after
 
 
@@ -322,7 +345,8 @@ def _values(state: Memory) -> Array:
     values = room_for(total.size + len(scalars))
     values[total.size :] = scalars
     # Zeros would mean that there is no such row.
-    find_sums(total, state["references"], present, level or np.finfo(float).tiny, values)
+    by_component = values[: total.size].reshape(total.shape[1], -1)
+    find_sums(total, state["references"], present, level or np.finfo(float).tiny, by_component)
     return values
 
 
@@ -377,7 +401,8 @@ def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uin
 
 def _tail(place: Place, message: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A message without its scalars, by itself."""
-    return message[8 * (place.shape.n_scalars + 1) :].copy()
+    (tail,) = once("tail", [message], lambda: (message[8 * (place.shape.n_scalars + 1) :].copy(),))
+    return tail
 
 
 def _read_tail(

@@ -12,7 +12,7 @@ once as many rounds have passed as the network is wide; where a sum has fewer, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.rooms import room_for
 
 Array = NDArray[np.float64]
 Memory = Mapping[str, NDArray[Any]]
@@ -57,7 +58,7 @@ class Round(NamedTuple, Generic[Who]):
 
 
 class Shape(NamedTuple):
-    """What is added: so many numbers for each row, row by row, and some that belong to no row after them."""
+    """What is added: so many numbers for each row, all rows' first ones first; and some that belong to no row."""
 
     n_rows: int
     width: int
@@ -67,6 +68,31 @@ class Shape(NamedTuple):
     def n_values(self) -> int:
         """Length of a term."""
         return self.n_rows * self.width + self.n_scalars
+
+    def by_row(self, values: Array) -> Array:
+        """The numbers of each row, (n_rows, width), in a term or a sum."""
+        return np.ascontiguousarray(values[: self.n_rows * self.width].reshape(self.width, self.n_rows).T)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """What a root adds, made when it is needed: whole, or some rows at a time, so that it never is in memory."""
+
+    shape: Shape
+    parts: Callable[[], Iterator[tuple[slice, Array]]]
+    """Some rows after the other, and their numbers, (width, n_rows)."""
+    scalars: Array
+    """Those that belong to no row."""
+
+    def whole(self) -> Array:
+        """All numbers, (n_values,)."""
+        n_rows, width, _ = self.shape
+        found = room_for(self.shape.n_values)
+        found[n_rows * width :] = self.scalars
+        rows_of = found[: n_rows * width].reshape(width, n_rows)
+        for rows, numbers in self.parts():
+            rows_of[:, rows] = numbers
+        return found
 
 
 class Payload(NamedTuple):
@@ -296,6 +322,10 @@ class Summation(ABC):
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int | None:  # noqa: ARG002 (likewise)
         """What an agent keeps between two sums of EM, for plans; None if the summation does not tell."""
         return 0 if type(self).end is Summation.end else None
+
+    def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
+        """State of a root before the first round, for summations that need not have the whole term in memory."""
+        return self.begin(place, carry, term.whole())
 
     @abstractmethod
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:

@@ -87,7 +87,7 @@ def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
     size, n_agents = (n_rows, width), len(network.positions)
     is_first = not goes_on(place.shape, carry)
     own = np.zeros(place.shape.n_values) if term is None else term
-    terms = own[: n_rows * width].reshape(size)
+    terms = place.shape.by_row(own)
     known = np.full((n_agents, n_scalars + 1), math.nan)
     scaled, level = _scaled(n_agents, terms)
     known[place.position] = np.append(own[n_rows * width :], level)
@@ -143,7 +143,7 @@ def end(place: Place, state: Memory) -> tuple[Array, Memory]:
     pace = 0.0 if is_first else mean_change(state["begun"], state["own"])
     kept = {name: state[name] for name in state if name == "own" or name.startswith(_copy_of(""))}
     carry = {**kept, "lead": values - state["scaled"], "pace": np.array([pace]), "present": found}
-    return np.append(sums.ravel(), scalars), {**carry, "retreats": state["retreats"]}
+    return np.append(sums.T, scalars), {**carry, "retreats": state["retreats"]}
 
 
 def _scaled(n_agents: int, terms: Array) -> tuple[Array, float]:

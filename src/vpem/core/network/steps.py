@@ -1,0 +1,136 @@
+"""One sum in one process, as agents make it, message by message: what there is to do, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from vpem.core.network.summation import NO_MEMORY, Memory, Place, Round, Shape, Summation, outgoing
+from vpem.core.network.traffic import FLOAT_BYTES, Sending
+
+
+class Task(NamedTuple):
+    """Something to do in a sum."""
+
+    work: Callable[[], None]
+    after: tuple[int, ...] = ()
+    """Numbers of the tasks before it that must be done first."""
+
+
+Run = Callable[[Sequence[Task], Shape], None]
+"""How to do the tasks of a sum of this shape: one after the other, or in threads."""
+
+
+def one_by_one(tasks: Sequence[Task], shape: Shape) -> None:  # noqa: ARG001 (small and large ones)
+    """Do each, in order."""
+    for task in tasks:
+        task.work()
+
+
+class Turn(NamedTuple):
+    """What one agent does at a time."""
+
+    number: int
+    """The agent's position."""
+    step: int
+    """Whose messages it takes; -1: it begins."""
+    speaks: tuple[int, ...]
+    """Steps of the messages that it can make then."""
+    after: tuple[int, ...]
+    """Numbers of earlier turns."""
+
+
+class Plan:
+    """All turns of a sum: an agent waits for those whose messages it takes, and for no others.
+
+    Parameters
+    ----------
+    schedules : sequence of sequences of Round
+        Each agent's part in each step.
+    """
+
+    def __init__(self, schedules: Sequence[Sequence[Round[Any]]]):
+        self.schedules = schedules
+        self.n_steps = len(schedules[0])
+        self.turns: list[Turn] = []
+        steps = range(self.n_steps)
+        hears = [[step for step in steps if own[step].values and own[step].senders] for own in schedules]
+        speaks = [[step for step in steps if own[step].values and own[step].receivers] for own in schedules]
+        # Who is needed first begins first. Messages are taken a step later, when they are likely to be there.
+        order = [
+            (min([*hears[number][:1], *speaks[number][:1], self.n_steps]), False, number, -1)
+            for number in range(len(schedules))
+        ]
+        order += [(step + 1, True, number, step) for number, heard in enumerate(hears) for step in heard]
+        latest: dict[int, int] = {}
+        """Each agent's last turn so far."""
+        spoken: dict[tuple[int, int], int] = {}
+        """In which turn a message is made, by sender and step."""
+        for _, is_later, number, step in sorted(order):
+            after = {0} if self.turns else set()  # what all have in common, the first of them makes
+            if is_later:
+                after = {latest[number], *(spoken[sender, step] for sender in schedules[number][step].senders)}
+            until = min((one for one in hears[number] if one > step), default=self.n_steps)
+            made = tuple(one for one in speaks[number] if step < one <= until)
+            latest[number] = len(self.turns)
+            spoken |= dict.fromkeys(((number, one) for one in made), len(self.turns))
+            self.turns.append(Turn(number, step, made, tuple(sorted(after))))
+
+
+class Steps:
+    """One sum by a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+    summation : Summation
+    places : sequence of Place
+        Of all agents, in the order of their positions.
+    begin : callable
+        An agent's memory before the first step.
+    """
+
+    def __init__(self, plan: Plan, summation: Summation, places: Sequence[Place], begin: Callable[[Place], Memory]):
+        self.plan, self.summation, self.places, self._begin = plan, summation, places, begin
+        self.states: list[Memory] = [NO_MEMORY] * len(places)
+        """Each agent's; in the end, after the last step."""
+        self._inboxes: list[dict[tuple[int, int], NDArray[Any]]] = [{} for _ in places]
+        """Messages to each agent, by step and sender, until it takes them."""
+        self._sizes: dict[tuple[int, int], int] = {}
+        """Bytes of the messages, by sender and step."""
+
+    def tasks(self) -> list[Task]:
+        """All there is to do."""
+        return [Task(partial(self._do, turn), turn.after) for turn in self.plan.turns]
+
+    def _do(self, turn: Turn) -> None:
+        """Begin, or take the messages of a step; and make those that are sent before the next ones are taken."""
+        number, step = turn.number, turn.step
+        place, own = self.places[number], self.plan.schedules[number]
+        if step < 0:
+            state = self._begin(place)
+        else:
+            received = {sender: self._inboxes[number].pop((step, sender)) for sender in own[step].senders}
+            state = self.summation.combine(place, step, self.states[number], received)
+        self.states[number] = state
+        for one in turn.speaks:
+            message = outgoing(self.summation, place, one, own[one].kind, state)
+            self._sizes[number, one] = message.nbytes
+            for receiver in own[one].receivers:
+                if number in self.plan.schedules[receiver][one].senders:
+                    self._inboxes[receiver][one, number] = message
+
+    def sendings(self, n_decisions: int) -> list[Sending]:
+        """All messages, step by step; a decision rides on some."""
+        found = []
+        for step, parts in enumerate(zip(*self.plan.schedules, strict=True)):
+            for sender, part in enumerate(parts):
+                for receiver in part.receivers:
+                    n_bytes = FLOAT_BYTES * n_decisions * part.decision
+                    if part.values and receiver not in part.spared:
+                        n_bytes += self._sizes[sender, step]
+                    found.append(Sending(self.places[sender].position, receiver, 1, n_bytes))
+        return found
