@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.features import parts_of_kmeans
-from vpem.core.blocks.sweep import Pass, Sums
+from vpem.core.blocks.sweep import Pass, Sums, like_last
 from vpem.core.blocks.tiles import Tile
 from vpem.core.network.summation import Shape, Term
 from vpem.core.rows import Rows, row_chunks
@@ -81,14 +81,17 @@ def sweep(
 
     def run(halves: Pass) -> Sums:
         def by_tiles(rows: slice) -> Sums:
-            own = halves.begin()
+            own, sums = halves.begin(), None
             for tile in halves.tiles(read(rows), rows.start):
                 if adder is None:
                     here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
-                    sums = whole[:, :, here].copy()  # it is changed in place
+                    part = whole[:, :, here]
+                    sums = like_last(sums, part.shape)
+                    sums[...] = part  # a copy: it is changed in place
+                elif adder.is_exact:
+                    sums = halves.contribute(tile, sums)
                 else:
-                    terms = halves.contribute(tile)
-                    sums = terms if adder.is_exact else adder.add(terms)
+                    sums = adder.add(halves.contribute(tile))
                 halves.collect(tile, sums, own, first=first, compare=compare)
             return own.rank()
 

@@ -13,7 +13,7 @@ from vpem.core.network.summation import NO_MEMORY, Memory, Summation, lasting
 
 MOST_CHANGES = 32
 """Sums that an agent which goes back has to make again, at most."""
-SHARE = 4
+SHARE = 2
 """A whole carry is kept anew when changes are larger than this part of it."""
 
 

@@ -157,12 +157,14 @@ class Turn:
             else:
                 before = replace(before, prediction=replace(before.prediction, pooled=table))
         values, said = NO_VALUES, b""
+        # What later masks depend on; not of predictions, which not all may hear.
+        is_heard = self.identity.agreement.summation.is_masked and before.phase != "predict"
         audience = self.identity.audience(draft)
         if PHASES[before.phase].exchange in BY_SUMMATION and (audience is None or work.position in audience):
             summation = self.identity.summation(draft)
             with blaming(self.identity, draft):
                 values, carry = summation.end(self.identity.place(draft), exchange.state)
-            said = summation.told(exchange.state, values)
+            said = summation.told(exchange.state, values) if is_heard else b""
             if series := exchange.series:
                 last, changes = before.memories.get(series, NOTHING), summation.changes(exchange.state)
                 carried = carry_on(summation, last, lasting(summation, carry), changes)
@@ -170,7 +172,7 @@ class Turn:
         if PHASES[before.phase].exchange == "sum":
             before = replace(before, n_sums=before.n_sums + 1)
         decision = NO_DECISION if exchange.decision is None else exchange.decision
-        if self.identity.agreement.summation.is_masked and before.phase != "predict":  # which not all may hear
+        if is_heard:
             told = bytes.fromhex(before.heard) + said + decision.tobytes()
             before = replace(before, heard=hashlib.sha256(told).hexdigest())
         found: Progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)

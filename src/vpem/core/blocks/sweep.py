@@ -187,10 +187,14 @@ class Pass:
         own.scores += scores.sum()
         return own.rank()
 
-    def contribute(self, tile: Tile) -> Array:
-        """First half: what the blocks add to the network's sum; (n_blocks or 1, n_components, n_rows)."""
+    def contribute(self, tile: Tile, room: Array | None = None) -> Array:
+        """First half: what the blocks add to the network's sum; (n_blocks or 1, n_components, n_rows).
+
+        It is in an array of the last tile, if that is given and large enough: fresh memory takes longer.
+        """
         n_targets = len(self.view_of_block) if self.separate else 1
-        out = np.zeros((n_targets, self.n_components, tile.XT.shape[1]))
+        out = like_last(room, (n_targets, self.n_components, tile.XT.shape[1]))
+        out[...] = 0.0
         self.contributions.add(tile, self.targets, out)
         return out
 
@@ -198,9 +202,11 @@ class Pass:
         """What one block adds to a sum over some rows of a table, with some scalars."""
 
         def parts() -> Iterator[tuple[slice, Array]]:
+            found = None
             for chunk in row_chunks(rows.start, rows.stop, self.values_per_row):
                 for tile in self.tiles(table[chunk], chunk.start - rows.start):
-                    yield tile.rows, self.contribute(tile)[0]
+                    found = self.contribute(tile, found)
+                    yield tile.rows, found[0]
 
         return Term(Shape(rows.stop - rows.start, self.n_components, len(scalars)), parts, scalars)
 
@@ -310,6 +316,11 @@ def kmeans_pass(
         n_views=n_views,
         separate=separate,
     )
+
+
+def like_last(room: Array | None, shape: tuple[int, ...]) -> Array:
+    """The array of the last tile, if there was one and it has this shape; otherwise a new one."""
+    return room if room is not None and room.shape == shape else np.empty(shape)
 
 
 def lowest(scores: Array, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:

@@ -49,13 +49,14 @@ def steps_for(n_components: int) -> tuple[int, ...]:
 
 
 @compiled(PRECISE)
-def find_thresholds(total, least, references, thresholds):  # type: ignore[no-untyped-def]
+def find_thresholds(steps, total, least, references, thresholds):  # type: ignore[no-untyped-def]
     """The leading component of each row, and how much the others must change beside it to matter.
 
     total (n_rows, n_components); references (n_rows,); thresholds (n_rows, n_components - 1), as codes are. A change
     matters from `least` on; of a component that is far behind, from a quarter of what it is behind beyond `DECIDED`.
+    steps: see `steps_for`.
     """
-    n_rows, n_components = total.shape
+    n_rows, n_components = total.shape[0], len(steps) or total.shape[1]
     for m in range(n_rows):
         leader, top = 0, total[m, 0]
         for k in range(1, n_components):
@@ -176,9 +177,12 @@ def find_sums(total, references, present, level, values):  # type: ignore[no-unt
 
 
 @compiled(PRECISE)
-def mean_change(before, after):  # type: ignore[no-untyped-def]
-    """Mean size of the changes of log-ratios against each row's leader, of components that are not far behind it."""
-    n_rows, n_components = after.shape
+def mean_change(steps, before, after):  # type: ignore[no-untyped-def]
+    """Mean size of the changes of log-ratios against each row's leader, of components that are not far behind it.
+
+    before and after (n_rows, n_components); steps: see `steps_for`.
+    """
+    n_rows, n_components = after.shape[0], len(steps) or after.shape[1]
     size, count = 0.0, 0
     for m in range(n_rows):
         leader, top = 0, after[m, 0]

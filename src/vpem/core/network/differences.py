@@ -312,7 +312,12 @@ def _down(
     def move() -> tuple[NDArray[Any], ...]:
         parts = _read(place, sender, state, message)
         total = _moved(state["total"], state["references"], [parts]) if moved is None else moved
-        return total, np.array([mean_change(state["total"], total)]), parts.scalars, parts.present
+        return (
+            total,
+            np.array([mean_change(steps_for(total.shape[1]), state["total"], total)]),
+            parts.scalars,
+            parts.present,
+        )
 
     total, pace, scalars, bits = once("total", [state["total"], message], move)
     present = np.unpackbits(bits, count=place.shape.n_rows) if len(bits) else state["present"]
@@ -357,7 +362,7 @@ def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, 
         references = np.empty(len(total), dtype=np.uint16)
         thresholds = np.empty((len(total), max(total.shape[1] - 1, 0)), dtype=np.float32)
         least = max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
-        find_thresholds(total, least, references, thresholds)
+        find_thresholds(steps_for(total.shape[1]), total, least, references, thresholds)
         return references, thresholds
 
     references, thresholds = once(f"thresholds {silence}", [total, pace], find)

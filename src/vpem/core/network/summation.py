@@ -80,7 +80,7 @@ class Term:
 
     shape: Shape
     parts: Callable[[], Iterator[tuple[slice, Array]]]
-    """Some rows after the other, and their numbers, (width, n_rows)."""
+    """Some rows after the other, and their numbers, (width, n_rows), which are there until the next ones are."""
     scalars: Array
     """Those that belong to no row."""
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.chebyshev import Averaging
-from vpem.core.network.coding import SCALE, compress, decompress, mean_change, most_compressed
+from vpem.core.network.coding import SCALE, compress, decompress, mean_change, most_compressed, steps_for
 from vpem.core.network.copies import LEADER, find_codes, mixed, moved, settle
 from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR
 from vpem.core.network.hubs import Position
@@ -140,7 +140,7 @@ def end(place: Place, state: Memory) -> tuple[Array, Memory]:
     level = min(max(level / max(1, present.sum()), -MOST_LEVEL), MOST_LEVEL)
     sums = values + (level or np.finfo(float).tiny)  # zeros would mean that there is no such row
     sums[~present] = 0.0
-    pace = 0.0 if is_first else mean_change(state["begun"], state["own"])
+    pace = 0.0 if is_first else mean_change(steps_for(values.shape[1]), state["begun"], state["own"])
     kept = {name: state[name] for name in state if name == "own" or name.startswith(_copy_of(""))}
     carry = {**kept, "lead": values - state["scaled"], "pace": np.array([pace]), "present": found}
     return np.append(sums.T, scalars), {**carry, "retreats": state["retreats"]}
