@@ -240,9 +240,8 @@ def compress(plain: Bytes) -> bytes:
 
     bits, others = np.packbits(plain != 0, bitorder="little"), np.empty(len(plain) + 1, np.uint8)
     others = others[: drop_zeros(plain, others)]
-    first, second = (
-        zstandard.ZstdCompressor(level=LEVEL, write_checksum=False).compress(part.data) for part in (bits, others)
-    )
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
+    first, second = (compressor.compress(part.data) for part in (bits, others))
     return np.array([len(first)], LENGTH).tobytes() + first + second
 
 
