@@ -1,11 +1,14 @@
 """The demo's figures, as an independent run of the same methods found them."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from vpem.demo import run
+from vpem.figures.fits import plot_trajectories, save_figure
 
 
 @pytest.mark.processors
@@ -31,3 +34,15 @@ def test_the_demo_prints_its_table_and_draws_its_picture(tmp_path, capsys):
     }
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in picture.parent.iterdir()] == ["demo.png"], "nothing half-written stays behind"
+
+
+def test_the_demo_says_what_it_takes():
+    found = subprocess.run([sys.executable, "-m", "vpem.demo", "--help"], capture_output=True, text=True, check=True)
+    assert "Three parties fit one mixture" in found.stdout
+    assert not Path("--help").exists()
+
+
+def test_a_picture_without_an_ending_is_a_png(tmp_path):
+    save_figure(plot_trajectories({"EM": [-2.0, -1.0]}), tmp_path / "picture")
+    assert (tmp_path / "picture").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["picture"]

@@ -18,6 +18,7 @@ from vpem.core.network.summation import (
     Round,
     Shape,
     Summation,
+    Term,
     WrongMessageError,
     add_in_order,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Shape",
     "Statistics",
     "Summation",
+    "Term",
     "WrongMessageError",
     "add_in_order",
     "flood_rounds",
