@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from vpem.transports.datagrams import HEADER_BYTES, PIECE_BYTES, Datagram
+from vpem.transports.memory import keep_memory
 from vpem.transports.zenoh_log import ZenohLog, without_places, zenoh_log
 
 STUDY = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -128,6 +129,7 @@ def open_wire(wiring: Wiring) -> ZenohWire:
         import zenoh
     except ImportError:
         raise ImportError("expected zenoh for real networks, got none; try: pip install 'vpem[zenoh]'") from None
+    keep_memory()
     config = zenoh.Config()
     for name, value in settings(wiring).items():
         config.insert_json5(name, json.dumps(value))

@@ -1,0 +1,26 @@
+"""Memory of messages, which the C library would give back to the system after each, and get anew for the next."""
+
+from __future__ import annotations
+
+import ctypes
+
+LARGE_BYTES = 4 * 1024 * 1024
+"""Arrays whose memory goes back to the system at once: larger than pieces of messages, and than the arrays of a tile."""
+MOST_FREE_BYTES = 16 * 1024 * 1024
+"""Free memory that the process keeps at most."""
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Numbers of glibc's settings."""
+
+
+def keep_memory() -> bool:
+    """Ask the C library to keep free memory, if it is one that can be asked; returns whether it does.
+
+    It then takes a third less of the processor to move messages of some megabytes.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):  # another library, another system
+        return False
+    settings = (M_MMAP_THRESHOLD, LARGE_BYTES), (M_TRIM_THRESHOLD, MOST_FREE_BYTES)
+    return all(set_option(*setting) == 1 for setting in settings)
