@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 LARGE_BYTES = 4 * 1024 * 1024
-"""Arrays whose memory goes back to the system at once: larger than pieces of messages, and than the arrays of a tile."""
+"""Arrays of this size give their memory back at once: they are larger than pieces of messages, or a tile."""
 MOST_FREE_BYTES = 16 * 1024 * 1024
 """Free memory that the process keeps at most."""
 
