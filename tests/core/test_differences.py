@@ -2,6 +2,8 @@
 
 import math
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
 
 import networkx as nx
 import numpy as np
@@ -10,6 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
 
 import vpem
 from oracles import by_row, connected_graphs, flat
@@ -46,7 +49,7 @@ def coded(changes):
     longer, codes = np.empty((n, 1), dtype=np.uint16), np.empty(n, dtype=np.uint8)
     terms, moved = np.array([np.zeros(n), changes]), np.empty((n, 2))
     least = zeros[:, 1:].astype(np.float32), first, 0.0, 1.0
-    largest, _ = coding.find_changes(coding.steps_for(2), terms, None, zeros, *least, longer, moved)
+    largest, _ = coding.find_changes((), terms, None, zeros, *least, longer, moved)
     n_dropped = coding.encode(longer.ravel(), coding.exponent_of(largest), codes)
     found = decoded(codes, coding.exponent_of(largest))
     assert n_dropped == ((longer.ravel() != 0) & (codes == 0)).sum()
@@ -60,14 +63,14 @@ def decoded(codes, scale):
     """What codes of ratios against the first of two components stand for."""
     found, zeros = np.empty((len(codes), 2)), np.zeros((len(codes), 2))
     references = np.zeros(len(codes), dtype=np.uint16)
-    coding.add_decoded(coding.steps_for(2), codes[None], np.array([scale]), references, zeros, found)
+    coding.add_decoded((), codes[None], np.array([scale]), references, zeros, found)
     return found[:, 1].copy()
 
 
 @pytest.mark.parametrize("has_terms", [False, True])
 @pytest.mark.parametrize("has_below", [False, True])
-@pytest.mark.parametrize("n_components", [2, 3, 5, 11])
-def test_changes_are_those_of_the_definition(has_terms, has_below, n_components):
+@pytest.mark.parametrize(("n_components", "is_known"), [(2, True), (3, False), (5, True), (11, False)])
+def test_changes_are_those_of_the_definition(has_terms, has_below, n_components, is_known):
     rng = np.random.default_rng(n_components)
     shape = 37, n_components
     terms, below, sent = (rng.normal(scale=3.0, size=shape) for _ in range(3))
@@ -75,7 +78,7 @@ def test_changes_are_those_of_the_definition(has_terms, has_below, n_components)
     thresholds = rng.uniform(0, 4, size=(37, n_components - 1)).astype(np.float32)
     changes, moved = np.full((37, n_components - 1), 99, dtype=np.uint16), np.full(shape, np.nan)
     largest, level = coding.find_changes(
-        coding.steps_for(n_components),
+        n_components * is_known * (0,),
         terms.T.copy() if has_terms else None,
         below if has_below else None,
         sent,
@@ -237,6 +240,34 @@ def test_a_term_that_comes_in_parts_is_the_same_term(graph, n_rows_of_part, widt
         for one, other in zip(whole.carries[SERIES], parted.carries[SERIES], strict=True):
             for name in one:
                 np.testing.assert_array_equal(one[name], other[name])
+
+
+@dataclass(frozen=True)
+class Asked(Differences):
+    """One that has a beginning of its own."""
+
+    seen: ClassVar[set[int]] = set()
+
+    def begin(self, place, carry, term):
+        if carry:
+            self.seen.add(int(place.position))
+        return super().begin(place, carry, term)
+
+
+@pytest.mark.parametrize("engine", ["simulation", "agents"])
+def test_another_beginning_is_asked_at_every_agent(engine):
+    Asked.seen.clear()
+    X = make_vertical_blobs(60, 4, 1, 2, random_state=0).data
+    fit = {"graph": nx.path_graph(4), "max_iter": 3, "tol": 0, "init_params": "random", "random_state": 0}
+    with pytest.warns(ConvergenceWarning):
+        VerticalGaussianMixture(2, summation=Asked(Tree()), engine=engine, **fit).fit(X)
+    assert Asked.seen == {0, 1, 2, 3}
+
+
+def test_many_rows_have_loops_for_their_number_of_components():
+    assert coding.steps_for(np.empty((coding.LEAST_UNROLLED, 3))) == (0, 0, 0)
+    assert coding.steps_for(np.empty((coding.LEAST_UNROLLED - 1, 3))) == ()
+    assert coding.steps_for(np.empty((coding.LEAST_UNROLLED, 9))) == ()
 
 
 def test_a_sum_that_does_not_change_sends_next_to_nothing():

@@ -53,6 +53,16 @@ def test_the_first_error_is_raised_and_nothing_goes_on(n_threads):
         one_by_one(tasks, Shape(1, 1))
 
 
+def test_the_error_is_the_same_with_any_number_of_threads():
+    def fail(number):
+        raise ValueError(f"task {number}")
+
+    tasks = [Task(partial(time.sleep, 0.05)), Task(partial(fail, 1), (0,)), Task(partial(fail, 2))]
+    for n_threads in (1, 2, 3):
+        with ThreadPoolExecutor(n_threads) as threads, pytest.raises(ValueError, match="task 1"):
+            do_tasks(threads, n_threads, tasks)
+
+
 def test_nobody_waits_for_others_than_those_it_hears():
     """Two pairs that have nothing to do with each other."""
     idle, values = Round("sum", (), (), True, False), {"kind": "sum", "values": True, "decision": False}

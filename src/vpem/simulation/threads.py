@@ -63,7 +63,7 @@ def do_tasks(threads: ThreadPoolExecutor, n_threads: int, tasks: Sequence[Task])
                 with changed:
                     changed.wait_for(lambda after=task.after: all(done[earlier] for earlier in after))  # type: ignore[misc]
             try:
-                if not errors:
+                if number < min(list(errors), default=len(tasks)):  # which holds for none that needs one that failed
                     task.work()
             except BaseException as error:
                 errors[number] = error
@@ -71,14 +71,18 @@ def do_tasks(threads: ThreadPoolExecutor, n_threads: int, tasks: Sequence[Task])
                 done[number] = True
                 changed.notify_all()
 
-    workers = [threads.submit(work) for _ in range(min(n_threads, len(tasks)))]
+    workers = []
     try:
+        workers += [threads.submit(work) for _ in range(min(n_threads, len(tasks)))]
         wait(workers)
     finally:
         remaining.clear()  # an interrupt ends what has begun, and no more
         wait(workers)
     if errors:
-        raise errors[min(errors)]
+        try:
+            raise errors[min(errors)]
+        finally:
+            errors.clear()  # with their frames they would keep what the tasks hold
 
 
 @cache

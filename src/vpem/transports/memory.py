@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-LARGE_BYTES = 4 * 1024 * 1024
-"""Arrays of this size give their memory back at once: they are larger than pieces of messages, or a tile."""
-MOST_FREE_BYTES = 16 * 1024 * 1024
+LARGE_BYTES = 32 * 1024 * 1024
+"""Larger arrays give their memory back at once: those with numbers of all of a million rows."""
+MOST_FREE_BYTES = 32 * 1024 * 1024
 """Free memory that the process keeps at most."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3

@@ -190,7 +190,7 @@ class Pass:
     def contribute(self, tile: Tile, room: Array | None = None) -> Array:
         """First half: what the blocks add to the network's sum; (n_blocks or 1, n_components, n_rows).
 
-        It is in an array of the last tile, if that is given and large enough: fresh memory takes longer.
+        It is in the array of the last tile, if that is given and has the same shape: fresh memory takes longer.
         """
         n_targets = len(self.view_of_block) if self.separate else 1
         out = like_last(room, (n_targets, self.n_components, tile.XT.shape[1]))

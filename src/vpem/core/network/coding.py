@@ -32,20 +32,22 @@ SHIFT, ROUNDING, BIAS = np.uint64(50), np.uint64(1 << 49), 1022
 """Where the exponent of a float ends, and two bits after it; what rounds them; what is added to an exponent."""
 UNSIGNED, SIZE = (1 << 13) - 1, np.uint64((1 << 13) - 1)
 """All bits of a change but its sign: the exponent, and two."""
-MOST_UNROLLED = 8
-"""Components up to which loops are compiled for their number."""
+MOST_UNROLLED, LEAST_UNROLLED = 8, 50_000
+"""Components up to which, and rows from which on, loops are compiled for the number of components."""
 PLACES = 31
 """Exponents of one message."""
 SCALE = np.dtype("<i2")
 """The largest exponent of a message, before its codes."""
 
 
-def steps_for(n_components: int) -> tuple[int, ...]:
-    """A zero for each component; none if there are many.
+def steps_for(rows: Array) -> tuple[int, ...]:
+    """A zero for each component of rows (n_rows, n_components); none if there are few rows, or many components.
 
-    The length of a tuple is known when a loop over components is compiled: a third faster than a length that is not.
+    The length of a tuple is known when a loop over components is compiled: a third faster than a length that is not,
+    and a few seconds of compiling for each number of components.
     """
-    return (0,) * n_components if n_components <= MOST_UNROLLED else ()
+    n_rows, n_components = rows.shape
+    return (0,) * n_components if n_components <= MOST_UNROLLED and n_rows >= LEAST_UNROLLED else ()
 
 
 @compiled(PRECISE)

@@ -193,7 +193,8 @@ class Differences(Summation):
     def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
         """Who has nothing below needs each row once, but for the first sum."""
         has_below = self.around.tree(place.network).below[place.position]
-        if not place.series.startswith(ITERATE) or not carry or has_below:
+        is_other = type(self).begin is not Differences.begin  # of a subclass, which is to see every term
+        if not place.series.startswith(ITERATE) or not carry or has_below or is_other:
             return self.begin(place, carry, term.whole())
         references, thresholds = _thresholds(carry["total"], carry["pace"], self.silence)
         known: Memory = {"thresholds": thresholds, "references": references, "bits": NO_BITS, "terms": NO_TERMS}
@@ -262,7 +263,7 @@ class Differences(Summation):
         codes, scales, level = np.empty((_n_layers(state), n_codes), dtype=np.uint8), [], 0.0
         moved = sent
         changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.uint16)
-        steps, below = steps_for(sent.shape[1]), state["below"] if len(state["below"]) else None
+        steps, below = steps_for(sent), state["below"] if len(state["below"]) else None
         whole = [(slice(0, len(sent)), state["terms"] if state["terms"].size else None)]
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
@@ -314,7 +315,7 @@ def _down(
         total = _moved(state["total"], state["references"], [parts]) if moved is None else moved
         return (
             total,
-            np.array([mean_change(steps_for(total.shape[1]), state["total"], total)]),
+            np.array([mean_change(steps_for(total), state["total"], total)]),
             parts.scalars,
             parts.present,
         )
@@ -338,7 +339,7 @@ def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Arr
     after = room_for(*memory.shape)
     codes = found[0].codes if len(found) == 1 else np.concatenate([parts.codes for parts in found])
     scales = np.array([scale for parts in found for scale in parts.scales])
-    add_decoded(steps_for(memory.shape[1]), codes, scales, references, memory, after)
+    add_decoded(steps_for(memory), codes, scales, references, memory, after)
     return after
 
 
@@ -362,7 +363,7 @@ def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, 
         references = np.empty(len(total), dtype=np.uint16)
         thresholds = np.empty((len(total), max(total.shape[1] - 1, 0)), dtype=np.float32)
         least = max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
-        find_thresholds(steps_for(total.shape[1]), total, least, references, thresholds)
+        find_thresholds(steps_for(total), total, least, references, thresholds)
         return references, thresholds
 
     references, thresholds = once(f"thresholds {silence}", [total, pace], find)

@@ -140,7 +140,7 @@ def end(place: Place, state: Memory) -> tuple[Array, Memory]:
     level = min(max(level / max(1, present.sum()), -MOST_LEVEL), MOST_LEVEL)
     sums = values + (level or np.finfo(float).tiny)  # zeros would mean that there is no such row
     sums[~present] = 0.0
-    pace = 0.0 if is_first else mean_change(steps_for(values.shape[1]), state["begun"], state["own"])
+    pace = 0.0 if is_first else mean_change(steps_for(values), state["begun"], state["own"])
     kept = {name: state[name] for name in state if name == "own" or name.startswith(_copy_of(""))}
     carry = {**kept, "lead": values - state["scaled"], "pace": np.array([pace]), "present": found}
     return np.append(sums.T, scalars), {**carry, "retreats": state["retreats"]}
