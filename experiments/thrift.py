@@ -46,11 +46,6 @@ FULL = {
     "starts": 20,
     "starts of consensus, auto": {"ring of 5": 20, "pulsars": 5, "Beijing": 1, "100 agents": 1},
     "left out": [
-        "pulsars, geometric, K=2, consensus, auto, labels",
-        "pulsars, geometric, K=3, consensus, auto, labels",
-        "pulsars, scale-free, K=2, consensus, auto, labels",
-        "pulsars, scale-free, K=3, consensus, auto, labels",
-        "100 agents, degree 9.7, K=2, consensus, auto, labels",
         "100 agents, degree 9.7, K=3, consensus, auto, labels",
         "100 agents, degree 31, K=2, consensus, auto, labels",
         "100 agents, degree 31, K=3, consensus, auto, labels",
