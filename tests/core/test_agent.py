@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from oracles import block_log_density
+from oracles import block_log_density, by_row, flat
 from studies import SEED, agree, make_study, run, table, two_agents
 from vpem.core.agent.inbox import MOST_NEW_ROWS
 from vpem.core.agent.machine import Agent
@@ -52,7 +52,7 @@ def test_two_agents_meet_and_average_message_by_message():
     hello = encode_records([record_of(a)]), encode_records([record_of(b)])
     assert_messages(a.start(), [Message(0, 0, 0, 1, "meet", hello[0])])
     # Agent 1 has not been started: the first message wakes it, and ends its meeting (one round) at once.
-    terms = [2 * first_terms(X, column).ravel() for column in (0, 1)]  # two agents: twice the term
+    terms = [2 * flat(first_terms(X, column)) for column in (0, 1)]  # two agents: twice the term
     nothing_yet = np.array([0.0, np.inf, np.inf, np.inf])
     assert_messages(
         b.receive(Message(0, 0, 0, 1, "meet", hello[0])),
@@ -67,7 +67,7 @@ def test_two_agents_meet_and_average_message_by_message():
     )
     # Both weights are 1/2: agent 0 has the sum, its E-step and M-step, and sends the terms of its new parameters.
     [reply] = a.receive(Message(0, 1, 1, 0, "sum", terms[1], nothing_yet))
-    log_joint = ((terms[0] + terms[1]) / 2).reshape(-1, 2) - np.log(2)
+    log_joint = by_row((terms[0] + terms[1]) / 2, len(X), 2) - np.log(2)
     likelihoods = logsumexp(log_joint, axis=1)
     responsibilities = np.exp(log_joint - likelihoods[:, None])
     counts = responsibilities.sum(axis=0)
@@ -76,7 +76,7 @@ def test_two_agents_meet_and_average_message_by_message():
     new_terms = 2 * block_log_density(X[:, :1], means, variances[:, None, None])
     assert_messages(
         [reply],
-        [Message(0, 2, 0, 1, "sum", new_terms.ravel(), np.array([0.0, likelihoods.mean(), np.inf, np.inf]))],
+        [Message(0, 2, 0, 1, "sum", flat(new_terms), np.array([0.0, likelihoods.mean(), np.inf, np.inf]))],
     )
     np.testing.assert_allclose(a.state.progress.run.weights, counts / 24)
     assert not a.is_done
