@@ -70,9 +70,9 @@ def test_nobody_waits_for_others_than_those_it_hears():
     hear = [Round(receivers=(), senders=(peer,), **values) for peer in (1, 0, 3, 2)]
     schedules = [[speak[0], idle], [hear[1], idle], [idle, speak[2]], [idle, hear[3]]]
     plan = Plan(schedules)
-    turns = {(turn.number, turn.step): number for number, turn in enumerate(plan.turns)}
-    later = [turn for turn in plan.turns if turn.step >= 0]
-    assert [(turn.number, turn.step) for turn in later] == [(1, 0), (3, 1)]
-    assert later[0].after == tuple(sorted([turns[0, -1], turns[1, -1]]))
-    assert later[1].after == tuple(sorted([turns[2, -1], turns[3, -1]]))
-    assert [turn.speaks for turn in plan.turns if turn.number == 2] == [(1,)]
+    actions = {(action.number, action.step): number for number, action in enumerate(plan.actions)}
+    later = [action for action in plan.actions if action.step >= 0]
+    assert [(action.number, action.step) for action in later] == [(1, 0), (3, 1)]
+    assert later[0].after == tuple(sorted([actions[0, -1], actions[1, -1]]))
+    assert later[1].after == tuple(sorted([actions[2, -1], actions[3, -1]]))
+    assert [action.speaks for action in plan.actions if action.number == 2] == [(1,)]

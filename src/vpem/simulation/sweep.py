@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.features import parts_of_kmeans
-from vpem.core.blocks.sweep import Pass, Sums, like_last
+from vpem.core.blocks.sweep import Pass, Sums, copy_of
 from vpem.core.blocks.tiles import Tile
 from vpem.core.network.summation import Shape, Term
 from vpem.core.rows import Rows, row_chunks
@@ -85,9 +85,7 @@ def sweep(
             for tile in halves.tiles(read(rows), rows.start):
                 if adder is None:
                     here = slice(tile.rows.start - within.start, tile.rows.stop - within.start)
-                    part = whole[:, :, here]
-                    sums = like_last(sums, part.shape)
-                    sums[...] = part  # a copy: it is changed in place
+                    sums = copy_of(whole[:, :, here], sums)
                 elif adder.is_exact:
                     sums = halves.contribute(tile, sums)
                 else:

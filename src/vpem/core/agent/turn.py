@@ -19,7 +19,7 @@ from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNum
 from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUMMATION, DONE, PHASES, settle
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, Progress, orderly
 from vpem.core.agent.work import Outcome, StudyError
-from vpem.core.network.summation import Term, lasting
+from vpem.core.network.summation import begin_sum, lasting
 from vpem.core.rooms import forget_rooms, keep_rooms
 
 
@@ -216,11 +216,7 @@ class Turn:
             carry = carried.recall(summation)
             draft.exchange = draft.exchange._replace(stage=summation.stage(offer.shape, offer.series, carry))
             with blaming(self.identity, draft):
-                place = self.identity.place(draft)
-                if isinstance(offer.values, Term):
-                    state = summation.begin_with(place, carry, offer.values)
-                else:
-                    state = summation.begin(place, carry, offer.values)
+                state = begin_sum(summation, self.identity.place(draft), carry, offer.values)
             draft.exchange = draft.exchange._replace(state=state)
             if carried is not NOTHING:  # what is still needed of it is in the state
                 memories = {**draft.progress.memories, offer.series: carried.without_now()}

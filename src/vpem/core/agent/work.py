@@ -15,7 +15,7 @@ from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall, describe
-from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, em_pass, kmeans_pass, like_last
+from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, copy_of, em_pass, kmeans_pass
 from vpem.core.blocks.tiles import Layout
 from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.decisions.labels import Labels
@@ -183,8 +183,7 @@ class Work:
             for chunk in row_chunks(rows.start, rows.stop, halves.values_per_row):
                 for tile in halves.tiles(self.table[chunk], chunk.start):
                     own = sums[None, :, tile.rows.start - rows.start : tile.rows.stop - rows.start]
-                    here = like_last(here, own.shape)
-                    here[...] = own  # a copy: it is changed in place
+                    here = copy_of(own, here)
                     halves.collect(tile, here, total)
                 total.rank()
             return total

@@ -323,6 +323,13 @@ def like_last(room: Array | None, shape: tuple[int, ...]) -> Array:
     return room if room is not None and room.shape == shape else np.empty(shape)
 
 
+def copy_of(part: Array, room: Array | None) -> Array:
+    """A copy of a tile's sums, which are changed in place; in the array of the last tile, if that fits."""
+    found = like_last(room, part.shape)
+    found[...] = part
+    return found
+
+
 def lowest(scores: Array, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
     """The rows of the lowest finite scores, lowest first; of scores that are equal to rounding only the first row's.
 

@@ -20,6 +20,7 @@ from vpem.core.network.summation import (
     Shape,
     Summation,
     Term,
+    begin_sum,
     greet,
     lasting,
 )
@@ -155,9 +156,8 @@ class MessageAdder:
 
         def begin(place: Place) -> Memory:
             number, carry = numbers.get(place.position), carries.pop(place.position)
-            if callable(terms) and number is not None:
-                return summation.begin_with(place, carry, terms(number))
-            return summation.begin(place, carry, None if number is None else term_of(terms, number))
+            term = None if number is None else terms(number) if callable(terms) else terms[number]
+            return begin_sum(summation, place, carry, term)
 
         steps = Steps(plan, summation, places, begin)
         self.run(steps.tasks(), shape)
@@ -170,7 +170,7 @@ class MessageAdder:
         return sums, traffic
 
     def _plan(self, stages: Sequence[int], decision: bool) -> Plan:
-        """The turns of a sum in which each agent is in this stage; the same for many sums."""
+        """The actions of a sum in which each agent is in this stage; the same for many sums."""
         key = tuple(stages), decision
         if key not in self._plans:
             schedule, network = self.summation.schedule_in, self.network

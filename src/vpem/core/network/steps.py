@@ -30,7 +30,7 @@ def one_by_one(tasks: Sequence[Task], shape: Shape) -> None:  # noqa: ARG001 (sm
         task.work()
 
 
-class Turn(NamedTuple):
+class Action(NamedTuple):
     """What one agent does at a time."""
 
     number: int
@@ -40,11 +40,11 @@ class Turn(NamedTuple):
     speaks: tuple[int, ...]
     """Steps of the messages that it can make then."""
     after: tuple[int, ...]
-    """Numbers of earlier turns."""
+    """Numbers of earlier actions."""
 
 
 class Plan:
-    """All turns of a sum: an agent waits for those whose messages it takes, and for no others.
+    """All actions of a sum: an agent waits for those whose messages it takes, and for no others.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Plan:
     def __init__(self, schedules: Sequence[Sequence[Round[Any]]]):
         self.schedules = schedules
         self.n_steps = len(schedules[0])
-        self.turns: list[Turn] = []
+        self.actions: list[Action] = []
         steps = range(self.n_steps)
         hears = [[step for step in steps if own[step].values and own[step].senders] for own in schedules]
         speaks = [[step for step in steps if own[step].values and own[step].receivers] for own in schedules]
@@ -66,18 +66,18 @@ class Plan:
         ]
         order += [(step + 1, True, number, step) for number, heard in enumerate(hears) for step in heard]
         latest: dict[int, int] = {}
-        """Each agent's last turn so far."""
+        """Each agent's last action so far."""
         spoken: dict[tuple[int, int], int] = {}
-        """In which turn a message is made, by sender and step."""
+        """In which action a message is made, by sender and step."""
         for _, is_later, number, step in sorted(order):
-            after = {0} if self.turns else set()  # what all have in common, the first of them makes
+            after = {0} if self.actions else set()  # what all have in common, the first of them makes
             if is_later:
                 after = {latest[number], *(spoken[sender, step] for sender in schedules[number][step].senders)}
             until = min((one for one in hears[number] if one > step), default=self.n_steps)
             made = tuple(one for one in speaks[number] if step < one <= until)
-            latest[number] = len(self.turns)
-            spoken |= dict.fromkeys(((number, one) for one in made), len(self.turns))
-            self.turns.append(Turn(number, step, made, tuple(sorted(after))))
+            latest[number] = len(self.actions)
+            spoken |= dict.fromkeys(((number, one) for one in made), len(self.actions))
+            self.actions.append(Action(number, step, made, tuple(sorted(after))))
 
 
 class Steps:
@@ -104,11 +104,11 @@ class Steps:
 
     def tasks(self) -> list[Task]:
         """All there is to do."""
-        return [Task(partial(self._do, turn), turn.after) for turn in self.plan.turns]
+        return [Task(partial(self._do, action), action.after) for action in self.plan.actions]
 
-    def _do(self, turn: Turn) -> None:
+    def _do(self, action: Action) -> None:
         """Begin, or take the messages of a step; and make those that are sent before the next ones are taken."""
-        number, step = turn.number, turn.step
+        number, step = action.number, action.step
         place, own = self.places[number], self.plan.schedules[number]
         if step < 0:
             state = self._begin(place)
@@ -116,7 +116,7 @@ class Steps:
             received = {sender: self._inboxes[number].pop((step, sender)) for sender in own[step].senders}
             state = self.summation.combine(place, step, self.states[number], received)
         self.states[number] = state
-        for one in turn.speaks:
+        for one in action.speaks:
             message = outgoing(self.summation, place, one, own[one].kind, state)
             self._sizes[number, one] = message.nbytes
             for receiver in own[one].receivers:

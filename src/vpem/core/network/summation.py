@@ -394,6 +394,13 @@ def greet(summation: Summation) -> tuple[bytes, Any]:
     return greeting, secret
 
 
+def begin_sum(summation: Summation, place: Place, carry: Memory, term: NDArray[Any] | Term | None) -> Memory:
+    """State of an agent before the first round, however its term is given."""
+    if isinstance(term, Term):
+        return summation.begin_with(place, carry, term)
+    return summation.begin(place, carry, term)
+
+
 def outgoing(summation: Summation, place: Place, step: int, kind: str, state: Memory) -> NDArray[Any]:
     """A message that is about to be sent, to be read only; ValueError if receivers would refuse it."""
     values = summation.message(place, step, state)
