@@ -77,20 +77,28 @@ def test_a_server_cannot_leave_out_a_party_in_the_first_meeting():
     for agent in agents[:4]:
         assert agent.state.meeting
         assert agent.held_up == "waiting until all agree to go on without 4: 0, 1, 2, 3 need --without 4"
+        assert agent.identity.gone(agent.state) == (4,), "as the study says, though there was no meeting before"
 
 
 def test_rows_that_were_added_stay_known_when_a_server_says_that_all_must_begin_again():
     agents, new, keys = repeats.fitted(), repeats.few_values(6, seed=1), np.arange(1001, 1007)
     assert repeats.ask(agents, new, keys) == [None] * 5
-    server = agents[4]
+    server, known = agents[4], set()
     honest = server.identity.record
+
+    def watch(message):
+        if not agents[0].state.meeting:
+            known.add(len(agents[0].state.progress.seen.get("keys", ())))
+        return message
+
     server.identity.record = lambda state: msgspec.structs.replace(honest(state), newest=0, oldest=0, model=0)
     for number in range(4):
         server.lose(number)
         agents[number].lose(4)
     line = [message for number in range(4) for message in server.rejoin(number)]
-    pump(agents, line + [message for agent in agents[:4] for message in agent.rejoin(4)])
+    pump(agents, line + [message for agent in agents[:4] for message in agent.rejoin(4)], watch)
     assert all(agent.is_done for agent in agents)
+    assert known == {46}, "of the fit and of the prediction, in all that was done again"
     server.identity.record = honest
     assert "rows that are added again" in repeats.ask(agents, new, keys, lacking=[3])[0]
 
