@@ -70,9 +70,11 @@ def test_nobody_waits_for_others_than_those_it_hears():
     hear = [Round(receivers=(), senders=(peer,), **values) for peer in (1, 0, 3, 2)]
     schedules = [[speak[0], idle], [hear[1], idle], [idle, speak[2]], [idle, hear[3]]]
     plan = Plan(schedules)
-    actions = {(action.number, action.step): number for number, action in enumerate(plan.actions)}
-    later = [action for action in plan.actions if action.step >= 0]
-    assert [(action.number, action.step) for action in later] == [(1, 0), (3, 1)]
-    assert later[0].after == tuple(sorted([actions[0, -1], actions[1, -1]]))
-    assert later[1].after == tuple(sorted([actions[2, -1], actions[3, -1]]))
-    assert [action.speaks for action in plan.actions if action.number == 2] == [(1,)]
+    found = [(action.number, action.begins, action.step, action.speaks, action.after) for action in plan.actions]
+    assert found == [
+        (3, True, -1, (), ()),  # the last to be done: what it has in common with others is there for all of them
+        (0, True, -1, (0,), (0,)),
+        (2, True, -1, (1,), (0,)),
+        (1, True, 0, (), (0, 1)),  # begins when it hears
+        (3, False, 1, (), (0, 2)),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import gt
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -35,8 +36,10 @@ class Action(NamedTuple):
 
     number: int
     """The agent's position."""
+    begins: bool
+    """Whether it is its first."""
     step: int
-    """Whose messages it takes; -1: it begins."""
+    """Whose messages it takes; -1: none."""
     speaks: tuple[int, ...]
     """Steps of the messages that it can make then."""
     after: tuple[int, ...]
@@ -59,25 +62,35 @@ class Plan:
         steps = range(self.n_steps)
         hears = [[step for step in steps if own[step].values and own[step].senders] for own in schedules]
         speaks = [[step for step in steps if own[step].values and own[step].receivers] for own in schedules]
-        # Who is needed first begins first. Messages are taken a step later, when they are likely to be there.
-        order = [
-            (min([*hears[number][:1], *speaks[number][:1], self.n_steps]), False, number, -1)
-            for number in range(len(schedules))
+        # Who is needed first begins first; who takes messages before it speaks begins when it takes them, so that its
+        # term need not wait for them. But what all have in common, the first to begin makes, and it is there as long as
+        # one of them holds it: so that who is busy last comes first of all.
+        first_said, first_heard = ([min([*own, self.n_steps]) for own in all_of] for all_of in (speaks, hears))
+        first = list(zip(map(min, first_said, first_heard), map(gt, first_said, first_heard), strict=True))
+        """When each is needed, and whether it waits for messages then."""
+        last = max(range(len(schedules)), key=first.__getitem__)
+        order = [(-1, False, last, -1)]
+        order += [
+            (step, waits, number, -1) for number, (step, waits) in enumerate(first) if number != last and not waits
         ]
+        # Messages are taken a step later, when they are likely to be there.
         order += [(step + 1, True, number, step) for number, heard in enumerate(hears) for step in heard]
         latest: dict[int, int] = {}
         """Each agent's last action so far."""
         spoken: dict[tuple[int, int], int] = {}
         """In which action a message is made, by sender and step."""
-        for _, is_later, number, step in sorted(order):
-            after = {0} if self.actions else set()  # what all have in common, the first of them makes
-            if is_later:
-                after = {latest[number], *(spoken[sender, step] for sender in schedules[number][step].senders)}
+        for _, _, number, step in sorted(order):
+            begins = number not in latest
+            after = {0} if begins and self.actions else set()
+            if not begins:
+                after.add(latest[number])
+            if step >= 0:
+                after.update(spoken[sender, step] for sender in schedules[number][step].senders)
             until = min((one for one in hears[number] if one > step), default=self.n_steps)
             made = tuple(one for one in speaks[number] if step < one <= until)
             latest[number] = len(self.actions)
             spoken |= dict.fromkeys(((number, one) for one in made), len(self.actions))
-            self.actions.append(Action(number, step, made, tuple(sorted(after))))
+            self.actions.append(Action(number, begins, step, made, tuple(sorted(after))))
 
 
 class Steps:
@@ -110,11 +123,10 @@ class Steps:
         """Begin, or take the messages of a step; and make those that are sent before the next ones are taken."""
         number, step = action.number, action.step
         place, own = self.places[number], self.plan.schedules[number]
-        if step < 0:
-            state = self._begin(place)
-        else:
+        state = self._begin(place) if action.begins else self.states[number]
+        if step >= 0:
             received = {sender: self._inboxes[number].pop((step, sender)) for sender in own[step].senders}
-            state = self.summation.combine(place, step, self.states[number], received)
+            state = self.summation.combine(place, step, state, received)
         self.states[number] = state
         for one in action.speaks:
             message = outgoing(self.summation, place, one, own[one].kind, state)
