@@ -2,9 +2,10 @@
 
 For each iteration: seconds, processor time of all processes and how much of it is the agents' own (maths, encoding,
 checkpoints; the rest is links, zenoh and TLS), bytes sent beside what `vpem plan` expects.
-`python benchmarks/studies.py`
+`python benchmarks/studies.py`, or only some of it: `python benchmarks/studies.py million lines`
 """
 
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ import sys
 import tempfile
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -20,6 +23,9 @@ import numba
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+TURNS = 5
+"""Of large studies and of what is beside them."""
 
 
 def measure(study):
@@ -114,49 +120,83 @@ def show_line(adding, n_rows, n_iterations, *, megabits=None, delay=0.0):
     )
 
 
-def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=6):
+def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=12):
     """Two parties with many rows: an iteration beside the simulation's pass over one block, and memory.
 
-    Components whose means are spread by three deviations are told apart at once, so that nothing changes any more; by
-    a third, they overlap, and all rows' ratios change in every iteration.
+    Both take turns, and the median of the turns counts. Two processes simulate at a time, as two parties share the
+    machine's memory. Components whose means are spread by three deviations are told apart at once, so that nothing
+    changes any more; by a third, they overlap, and all rows' ratios change in every iteration.
     """
-    from network.harness import Study
-    from vpem import VerticalGaussianMixture
-
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(n_rows, 2 * n_columns))
-    X += spread * rng.normal(size=(n_components, 2 * n_columns))[np.arange(n_rows) % n_components]
-    settings = {"tol": 0.0, "init_params": "random", "random_state": 0, "standardize": False}
-    alone = VerticalGaussianMixture(n_components, partition=[list(range(n_columns))], **settings)
-    times = []
-    numba.set_num_threads(1)  # as the processes
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are to end early
-        for number in (1, 1, n_iterations + 1):
-            begin = time.perf_counter(), time.process_time()
-            alone.set_params(max_iter=number).fit(X[:, :n_columns])
-            assert alone.n_iter_ == number
-            times.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
-    one_pass, one_cpu = (np.array(times[2]) - times[1]) / n_iterations
-    most = []
-    for count in (1000, n_rows):  # a party of few rows is the bare process: it has imported and compiled the same
-        with tempfile.TemporaryDirectory() as folder:
-            about = {"components": n_components, "max_iter": n_iterations, "adding": adding, "lease": 10.0}
-            about |= {"secure": True, "patience": 600.0, "files": True}
-            with Study(Path(folder), [[0, 1]], n_parties=2, X=X[:count], **about) as study:
-                seconds, cpu, own, sent, longest, shortest = measure(study)
-                told = [line["most_bytes"] for number in (0, 1) for line in study.told(number, "Progress")]
-                most.append(max(told))
-    held = 8 * n_rows * (n_columns + n_components)
-    memory = (most[1] - most[0]) / held
-    ratio = own / 2 / one_cpu
+    X = draw_groups(n_rows, 2 * n_columns, n_components, spread)
+    about = {"components": n_components, "max_iter": n_iterations, "adding": adding}
+    _, bare = two_parties(X[:1000], about)  # of few rows: the process has imported and compiled the same
+    turns = []
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as two:
+        pair = [[n] * 2 for n in (n_rows, n_columns, n_components, spread, n_iterations)]
+        for number in range(TURNS + 1):
+            alone = np.mean(list(two.map(time_passes, *pair)), axis=0)
+            if number:  # before, they compile
+                turns.append((alone, *two_parties(X, about)))
+    passes, found, most = (np.array(parts, dtype=float) for parts in zip(*turns, strict=True))
+    (one_pass, one_cpu), middle = np.median(passes, axis=0), np.median(found, axis=0)
+    seconds, cpu, own, sent, longest, shortest = middle
+    ratios = found[:, 2] / 2 / passes[:, 1]
+    memory = (most.max() - bare) / (8 * n_rows * (n_columns + n_components))
     print(
         f"{n_rows:,} x {n_columns} at each of two parties, K={n_components}, spread {spread}, {adding}; an iteration:"
     )
     print(f"  {seconds:.2f} s, of it a party waits {shortest:.2f} to {longest:.2f} s for the network and the other")
-    print(f"  simulation of one block alone {one_pass:.2f} s, processor {one_cpu:.2f} s")
-    print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s: {ratio:.2f} x the simulation")
-    print(f"  sent {sent / 1e6:.1f} MB; memory {memory:.1f} x (columns + responsibilities) beside a bare process")
+    print(f"  simulation of one block {one_pass:.2f} s, processor {one_cpu:.2f} s")
+    spans = f"{np.median(ratios):.2f} x the simulation ({ratios.min():.2f} to {ratios.max():.2f} in {TURNS} turns)"
+    print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s: {spans}")
+    print(
+        f"  sent {sent / 1e6:.1f} MB; memory {memory:.2f} x (columns + responsibilities) beside a bare process",
+        flush=True,
+    )
+
+
+@cache
+def draw_groups(n_rows, n_columns, n_components, spread):
+    """Rows of some groups, in turn."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, n_columns))
+    X += spread * rng.normal(size=(n_components, n_columns))[np.arange(n_rows) % n_components]
+    return X
+
+
+def time_passes(n_rows, n_columns, n_components, spread, n_iterations):
+    """Seconds, and processor seconds, of an iteration of the simulation, with one block."""
+    from vpem import VerticalGaussianMixture
+
+    X = draw_groups(n_rows, n_columns, n_components, spread)
+    alone = VerticalGaussianMixture(
+        n_components,
+        partition=[list(range(X.shape[1]))],
+        tol=0.0,
+        init_params="random",
+        random_state=0,
+        standardize=False,
+    )
+    times = []
+    numba.set_num_threads(1)  # as the processes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are to end early
+        for number in (1, n_iterations + 1):
+            begin = time.perf_counter(), time.process_time()
+            alone.set_params(max_iter=number).fit(X)
+            assert alone.n_iter_ == number
+            times.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
+    return (np.array(times[1]) - times[0]) / n_iterations
+
+
+def two_parties(X, about):
+    """What `measure` finds of a study of two with half the columns each; and the most bytes in memory."""
+    from network.harness import Study
+
+    about = about | {"lease": 10.0, "secure": True, "patience": 600.0, "files": True}
+    with tempfile.TemporaryDirectory() as folder, Study(Path(folder), [[0, 1]], n_parties=2, X=X, **about) as study:
+        found = measure(study)
+        return found, max(line["most_bytes"] for number in (0, 1) for line in study.told(number, "Progress"))
 
 
 def ring(number):
@@ -164,27 +204,48 @@ def ring(number):
     return [sorted((one, (one + 1) % number)) for one in range(number)]
 
 
-def main():
-    """Print all of it."""
-    print("an iteration; K=2")
+def show_pulsars():
+    """The paper's protocol, the default and the exact tree."""
     path = Path(os.environ.get("VPEM_DATA", "")) / "HTRU_2.csv"
-    if path.is_file():
-        X = np.loadtxt(path, delimiter=",")[:, :8]
-        X /= X.std(axis=0)
-        show("HTRU2, ring of 8, 100 rounds", X, ring(8), "paper", 4)
-        show("HTRU2, ring of 8, differences", X, ring(8), "differences", 40)
-        show("HTRU2, ring of 8, exact tree", X, ring(8), "tree", 40)
-    else:
+    if not path.is_file():
         print("no HTRU_2.csv: set VPEM_DATA to the folder that holds it")
+        return
+    X = np.loadtxt(path, delimiter=",")[:, :8]
+    X /= X.std(axis=0)
+    show("HTRU2, ring of 8, 100 rounds", X, ring(8), "paper", 4)
+    show("HTRU2, ring of 8, differences", X, ring(8), "differences", 40)
+    show("HTRU2, ring of 8, exact tree", X, ring(8), "tree", 40)
+
+
+def show_many():
+    """Thirty parties."""
     X = np.random.default_rng(0).normal(size=(1000, 30)) + 1.5 * (np.arange(1000) % 2)[:, None]
     show("30 parties on a ring, differences", X, ring(30), "differences", 10, lease=10.0, patience=600.0)
+
+
+def show_million():
+    """Groups that are far apart, and that overlap; and the exact tree."""
     for adding, spread in (("differences", 3.0), ("differences", 0.3), ("tree", 3.0)):
         show_large(adding, spread)
+
+
+def show_lines():
+    """Delays, and, for root, slow links."""
     show_line("tree", 300, 10, delay=0.05)
     show_line("differences", 300, 10, delay=0.05)
     if os.name == "posix" and os.geteuid() == 0 and shutil.which("tc"):
         show_line("tree", 20_000, 10, megabits=20)
         show_line("differences", 100_000, 10, megabits=1)
+
+
+SHOWN = {"pulsars": show_pulsars, "many": show_many, "million": show_million, "lines": show_lines}
+
+
+def main():
+    """Print all of it, or what is asked for."""
+    print("an iteration; K=2")
+    for name in sys.argv[1:] or SHOWN:
+        SHOWN[name]()
 
 
 if __name__ == "__main__":

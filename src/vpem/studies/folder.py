@@ -9,14 +9,17 @@ checkpoint has as well is not written again.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from vpem.transports import wire
 from vpem.words import as_bytes
@@ -48,6 +51,17 @@ class Heading(msgspec.Struct, frozen=True):
     """Names of the files of its large arrays, and their bytes."""
 
 
+class Written(NamedTuple):
+    """A large array of a checkpoint."""
+
+    name: str
+    """Of its file."""
+    array: Any
+    """So that it stays the only one with its identity."""
+    is_mapped: bool = False
+    """Whether its numbers are in the file alone."""
+
+
 class Checkpoints:
     """The checkpoints of one party.
 
@@ -64,27 +78,30 @@ class Checkpoints:
         """What was found out while loading."""
         self._is_damaged = False
         """Whether the last file is not worth keeping."""
-        self._written: dict[int, tuple[str, Any]] = {}
-        """By the identity of a large array of the last checkpoint: its file, and the array."""
+        self._written: dict[int, Written] = {}
+        """Large arrays of the last checkpoint, by identity."""
         self._names: set[str] = set()
         """Files of the large arrays of the last whole checkpoint."""
         self._count = max((_number(path) for path in folder.glob(ARRAYS)), default=0)
 
-    def save(self, parts: Sequence[wire.Part]) -> None:
-        """Keep a state, in parts; when this returns it survives the process, and the machine."""
+    def save(self, parts: Sequence[wire.Part]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Keep a state, in parts; when this returns it survives the process, and the machine.
+
+        Returns a function: for a large array of the state, the same numbers from their file, which take no memory.
+        """
         path, unfinished = self.folder / STATE, self.folder / ".state.unfinished"
         arrays = [part for part in parts if isinstance(part, memoryview)]
-        written, new = dict[int, tuple[str, Any]](), list[str]()
+        written, new = dict[int, Written](), list[str]()
         try:
             for one in arrays:
                 known = self._written.get(id(one.obj))
                 if known is None:
                     self._count += 1
-                    known = ARRAYS.replace("*", f"{self._count:09d}"), one.obj
-                    new.append(known[0])
-                    _write(self.folder / known[0], [one])
+                    known = Written(ARRAYS.replace("*", f"{self._count:09d}"), one.obj)
+                    new.append(known.name)
+                    _write(self.folder / known.name, [one])
                 written[id(one.obj)] = known
-            names = [(written[id(one.obj)][0], one.nbytes) for one in arrays]
+            names = [(written[id(one.obj)].name, one.nbytes) for one in arrays]
             start = b"".join(part for part in parts if isinstance(part, bytes))
             _write(unfinished, _closed(Heading(self.belongs, names), start))
             if path.exists() and not self._is_damaged:
@@ -104,6 +121,22 @@ class Checkpoints:
         for file in self.folder.glob(ARRAYS):
             if file.name not in before | self._names:
                 file.unlink(missing_ok=True)
+        return self._map
+
+    def _map(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The numbers of an array of the last checkpoint, from its file; the array itself if that cannot be."""
+        known = self._written.get(id(array))
+        if known is None or known.is_mapped or os.name != "posix":  # elsewhere an open file cannot be removed
+            return array
+        try:
+            with (self.folder / known.name).open("rb") as file:
+                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError:
+            return array
+        found: NDArray[Any] = np.frombuffer(content, array.dtype).reshape(array.shape)
+        del self._written[id(array)]
+        self._written[id(found)] = Written(known.name, found, is_mapped=True)
+        return found
 
     def load(self) -> memoryview | None:
         """The last whole state; None if there never was one.
@@ -165,12 +198,14 @@ def _number(path: Path) -> int:
 
 
 def _write(path: Path, parts: Sequence[wire.Part]) -> None:
-    """Write a file, and wait until the disk has it."""
+    """Write a file, and wait until the disk has it; the system need not keep it in memory as well."""
     with path.open("wb") as file:
         for part in parts:
             file.write(part)
         file.flush()
         os.fsync(file.fileno())
+        if hasattr(os, "posix_fadvise"):  # or each file would take memory that nothing has used before: slow
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _closed(heading: Heading, start: bytes) -> list[bytes]:

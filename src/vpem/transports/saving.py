@@ -9,10 +9,13 @@ nothing that lasts, so most events save nothing.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.meeting import bare_records
@@ -42,6 +45,19 @@ def has_changed(saved: AgentState, state: AgentState) -> bool:
         if new is not old and (isinstance(old, np.ndarray) or isinstance(new, np.ndarray) or new != old):
             return True
     return False
+
+
+def with_memories(state: AgentState, find: Callable[[NDArray[Any]], NDArray[Any]]) -> AgentState:
+    """The same state with what is found for the arrays of earlier sums, which are of use only to go back."""
+
+    def change(progress: Progress) -> Progress:
+        memories = {name: carried.with_arrays(find) for name, carried in progress.memories.items()}
+        return replace(progress, memories=memories) if memories else progress
+
+    changed = state.copy()
+    changed.progress = change(state.progress)
+    changed.checkpoints = tuple(replace(point, progress=change(point.progress)) for point in state.checkpoints)
+    return changed
 
 
 def decode_lasting(saved: bytes | memoryview, agent: Agent) -> AgentState:

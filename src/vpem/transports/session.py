@@ -10,12 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+from numpy.typing import NDArray
+
 from vpem.core.agent.inbox import Inbox
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
 from vpem.core.rows import Table
 from vpem.transports import wire
-from vpem.transports.saving import decode_lasting, has_changed, lasting
+from vpem.transports.saving import decode_lasting, has_changed, lasting, with_memories
 
 PAUSED = struct.Struct("<H")
 """Length of the secret, before it and the state."""
@@ -45,7 +47,8 @@ class Session:
     save_parts : callable, optional
         In place of `save`: gets the same bytes as a list of parts, for states of many rows. The first one is small.
         The others are views of large arrays (`view.obj`), which do not change, and are not copied; an array that
-        states have in common is the same object each time.
+        states have in common is the same object each time. It may return a function: for such an array, one with
+        the same numbers that takes no memory, such as a file's. The session has that one then.
     """
 
     HEADER_BYTES: ClassVar[int] = wire.HEADER_BYTES
@@ -63,7 +66,8 @@ class Session:
         """By neighbour: the last wrong message for which it was lost, in words."""
         if save is not None:
             save_parts = partial(_save_whole, save)
-        self._save, self._saved, self._is_saving = save_parts, lasting(agent.state), False
+        self._save: Callable[[list[wire.Part]], object] | None = save_parts
+        self._saved, self._is_saving = lasting(agent.state), False
         self._encoder = wire.StateEncoder()
         self.note: Callable[[Agent, Message], object] | None = None
         """Gets every message that is about to be handed out."""
@@ -225,13 +229,26 @@ class Session:
         if not state.meeting:
             self._met = state.records
         if self._save is not None and has_changed(self._saved, state):
-            self._is_saving, kept = True, lasting(state)
-            self._save(self._encoder.parts(kept))
-            self._is_saving, self._saved = False, kept
+            self._is_saving = True
+            find = self._save(self._encoder.parts(lasting(state)))
+            if callable(find):
+                self._forget(find)
+            self._is_saving, self._saved = False, lasting(self.agent.state)
         if (note := self.note) is not None:
             for message in messages:
                 note(self.agent, message)
         return [Frame(message.receiver, wire.encode(message)) for message in messages]
+
+    def _forget(self, find: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+        """Have arrays that were saved, and are of use only to go back, where they were saved."""
+        found: dict[int, NDArray[Any]] = {}
+
+        def find_once(array: NDArray[Any]) -> NDArray[Any]:
+            if id(array) not in found:
+                found[id(array)] = self._encoder.exchange(array, find(array))
+            return found[id(array)]
+
+        self.agent.state = with_memories(self.agent.state, find_once)
 
     def _blame(self, action: Callable[[], list[Message]]) -> list[Message]:
         """Do something again without a neighbour whose earlier messages turn out to be wrong."""

@@ -26,7 +26,7 @@ from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import KINDS, AgentNumber, Header, Message, RemoteProtocolError, header_of
 from vpem.core.agent.progress import AgentState
 from vpem.core.blocks.arrays import Arrays, Block, Statistics
-from vpem.core.network.summation import DTYPES
+from vpem.core.network.summation import DTYPES, Term
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
 VERSION = 3
@@ -188,6 +188,12 @@ class StateEncoder:
         body = STATE_PREFIX.pack(STATE_MAGIC, VERSION, len(content)) + content
         return [body + CHECKSUM.pack(zlib.crc32(body)), *arrays]
 
+    def exchange(self, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        """The new one of two large arrays with the same numbers, which later states have in place of the old one."""
+        if new is not old and id(old) in self._known:
+            self._known[id(new)] = new, self._known.pop(id(old))[1]
+        return new
+
 
 DECODING = Lock()
 """msgspec looks at a type when it is first decoded, and two threads that do so at once end the process."""
@@ -249,6 +255,8 @@ def _little(array: NDArray[Any]) -> NDArray[Any]:
 def _from_array(place: Callable[[NDArray[Any]], tuple[int, int]], value: Any) -> Any:
     if isinstance(value, Arrays):
         return value.arrays
+    if isinstance(value, Term):
+        value = value.rows()
     if isinstance(value, np.ndarray):
         content = _little(value).tobytes() if value.nbytes < LARGE_BYTES else place(value)
         return (value.dtype.kind + str(value.dtype.itemsize), value.shape, content)

@@ -7,7 +7,11 @@ own affair.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from vpem.core.network.summation import NO_MEMORY, Memory, Summation, lasting
 
@@ -36,6 +40,13 @@ class Carried:
         for changes in self.changes:
             carry = lasting(summation, summation.redo(carry, changes))
         return carry
+
+    def with_arrays(self, find: Callable[[NDArray[Any]], NDArray[Any]]) -> Carried:
+        """The same with what is found for the arrays that checkpoints have; not for what is carried now."""
+        before, *changes = (
+            {name: find(array) for name, array in one.items()} for one in (self.before, *self.changes)
+        )
+        return replace(self, before=before, changes=tuple(changes))
 
     def without_now(self) -> Carried:
         """The same, as checkpoints have it."""

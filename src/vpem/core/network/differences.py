@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -172,33 +172,18 @@ class Differences(Summation):
         """Who has nothing below begins with its own change."""
         if not place.series.startswith(ITERATE):
             return self.around.begin(place, carry, term)
-        shape, tree = place.shape, self.around.tree(place.network)
+        shape = place.shape
         n_rows, width = shape.n_rows, shape.width
-        own = np.empty(0) if term is None else term
-        terms = own[: n_rows * width].reshape(width, -1)
-        state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
-        references, thresholds = _thresholds(state["total"], state["pace"], self.silence)
-        present = NO_BITS
-        if not carry:
-            present = np.packbits((terms != 0).any(axis=0)) if len(own) else np.zeros((n_rows + 7) // 8, np.uint8)
-        state |= {
-            "terms": terms,
-            "thresholds": thresholds,
-            "references": references,
-            "bits": present,
-            "scalars": own[n_rows * width :].copy() if len(own) else np.zeros(shape.n_scalars),
-        }
-        return state if tree.below[place.position] else self._up(place, state)
+        if term is None:
+            return self._set_out(place, carry, NO_TERMS, np.zeros(shape.n_scalars))
+        return self._set_out(place, carry, term[: n_rows * width].reshape(width, -1), term[n_rows * width :].copy())
 
     def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
-        """Who has nothing below needs each row once, but for the first sum."""
-        has_below = self.around.tree(place.network).below[place.position]
+        """Each row is needed once, but for the first sum."""
         is_other = type(self).begin is not Differences.begin  # of a subclass, which is to see every term
-        if not place.series.startswith(ITERATE) or not carry or has_below or is_other:
+        if not place.series.startswith(ITERATE) or not carry or is_other:
             return self.begin(place, carry, term.whole())
-        references, thresholds = _thresholds(carry["total"], carry["pace"], self.silence)
-        known: Memory = {"thresholds": thresholds, "references": references, "bits": NO_BITS, "terms": NO_TERMS}
-        return self._up(place, {**carry, **known, "scalars": term.scalars}, parts=term.parts)
+        return self._set_out(place, carry, term, term.scalars)
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
         """The changes of all below, or of the total."""
@@ -246,13 +231,25 @@ class Differences(Summation):
                 after[name] = _moved(carry[name], references, found)
         return after
 
-    def _up(
-        self,
-        place: Place,
-        state: Memory,
-        scalars: Sequence[Array] = (),
-        parts: Callable[[], Iterable[tuple[slice, Array]]] | None = None,
-    ) -> Memory:
+    def _set_out(self, place: Place, carry: Memory, terms: Any, scalars: Array) -> Memory:
+        """State before the first round: with terms (n_components, n_rows), or a `Term`; none have no elements."""
+        shape, tree = place.shape, self.around.tree(place.network)
+        state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
+        references, thresholds = _thresholds(state["total"], state["pace"], self.silence)
+        bits = NO_BITS
+        if not carry:
+            has_any = (terms != 0).any(axis=0) if terms.size else np.zeros(shape.n_rows, bool)
+            bits = np.packbits(has_any)
+        state |= {
+            "terms": terms,
+            "thresholds": thresholds,
+            "references": references,
+            "bits": bits,
+            "scalars": scalars,
+        }
+        return state if tree.below[place.position] else self._up(place, state)
+
+    def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = ()) -> Memory:
         """The change of what is here and below, with the scalars from below; on top, of the total."""
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
@@ -264,15 +261,16 @@ class Differences(Summation):
         moved = sent
         changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.uint16)
         steps, below = steps_for(sent), state["below"] if len(state["below"]) else None
-        whole = [(slice(0, len(sent)), state["terms"] if state["terms"].size else None)]
+        own: Any = state["terms"]
+        parts = own.parts if isinstance(own, Term) else lambda: [(slice(0, len(sent)), own if own.size else None)]
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
             after, largest, level = room_for(*sent.shape), 0, 0.0
-            for rows, terms in whole if parts is None else parts():
+            for rows, terms in parts():
                 known = terms, None if below is None else below[rows], moved[rows]
                 silent = state["thresholds"][rows], references[rows], least, share
-                most, own = find_changes(steps, *known, *silent, changes[rows], after[rows])
-                largest, level = max(largest, int(most)), level + own
+                most, sum_here = find_changes(steps, *known, *silent, changes[rows], after[rows])
+                largest, level = max(largest, int(most)), level + sum_here
             scales.append(exponent_of(largest))
             if encode(changes.ravel(), scales[-1], layer):
                 add_decoded(steps, layer[None], np.array(scales[-1:]), references, moved, after)
