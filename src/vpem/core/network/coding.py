@@ -34,6 +34,8 @@ UNSIGNED, SIZE = (1 << 13) - 1, np.uint64((1 << 13) - 1)
 """All bits of a change but its sign: the exponent, and two."""
 MOST_UNROLLED, LEAST_UNROLLED = 8, 50_000
 """Components up to which, and rows from which on, loops are compiled for the number of components."""
+ENOUGH_ROWS = 100_000
+"""For a mean over rows that only has to be about right."""
 PLACES = 31
 """Exponents of one message."""
 SCALE = np.dtype("<i2")
@@ -182,11 +184,11 @@ def find_sums(total, references, present, level, values):  # type: ignore[no-unt
 def mean_change(steps, before, after):  # type: ignore[no-untyped-def]
     """Mean size of the changes of log-ratios against each row's leader, of components that are not far behind it.
 
-    before and after (n_rows, n_components); steps: see `steps_for`.
+    before and after (n_rows, n_components), of which some rows will do if there are many; steps: see `steps_for`.
     """
     n_rows, n_components = after.shape[0], len(steps) or after.shape[1]
     size, count = 0.0, 0
-    for m in range(n_rows):
+    for m in range(0, n_rows, max(1, n_rows // ENOUGH_ROWS)):
         leader, top = 0, after[m, 0]
         for k in range(1, n_components):
             leader = k if after[m, k] > top else leader
