@@ -1,10 +1,12 @@
 """A network of sessions with links that break, and processes that die; events come in any order that links allow."""
 
+import shutil
 from collections import deque
 from contextlib import suppress
 from functools import partial
 
 from vpem.files import replacing
+from vpem.studies.folder import Belongs, Checkpoints
 from vpem.transports.session import Session
 
 UP, DOWN = "up", "down"
@@ -20,15 +22,18 @@ class Network:
     folder : Path
     early : bool
         Whether frames go out before an event's work is done.
+    in_folders : bool
+        Whether each has a folder of checkpoints, as `vpem join` has, in place of one file.
     """
 
-    def __init__(self, make, folder, early=False):
-        self.make, self.folder, self.early = make, folder, early
+    def __init__(self, make, folder, early=False, in_folders=False):
+        self.make, self.folder, self.early, self.in_folders = make, folder, early, in_folders
         self.sessions, self.lines = {}, {}
         self.n_saved = dict.fromkeys((agent.number for agent in make()), 0)
         self.neighbours = {agent.number: agent.neighbours for agent in make()}
         for number in self.neighbours:
             self.path(number).unlink(missing_ok=True)
+            shutil.rmtree(self.folder / str(number), ignore_errors=True)
 
     def path(self, number):
         return self.folder / f"{number}.state"
@@ -45,13 +50,25 @@ class Network:
         def save(content):
             self.save(number, content)
 
-        if self.path(number).exists():
+        if self.in_folders:
+            self.sessions[number] = self.in_folder(number, agent)
+        elif self.path(number).exists():
             self.sessions[number] = Session.restore(agent, self.path(number).read_bytes(), save=save)
         else:
             self.sessions[number] = Session(agent, save=save)
         if self.early:
             self.sessions[number].send_early(partial(self.post, number))
         self.post(number, self.sessions[number].start())
+
+    def in_folder(self, number, agent):
+        """A session with a folder, as it was left."""
+        folder = self.folder / str(number)
+        folder.mkdir(exist_ok=True)
+        checkpoints = Checkpoints(folder, Belongs("a study", str(number), {}))
+        saved = checkpoints.load()
+        if saved is None:
+            return Session(agent, save_parts=checkpoints.save)
+        return Session.restore(agent, saved, save_parts=checkpoints.save)
 
     def link(self, one, other):
         """A new link; what the old one still carried is lost, and neither end need have noticed that it ended."""

@@ -209,6 +209,27 @@ def test_large_arrays_are_written_once_and_kept_as_long_as_a_checkpoint_has_them
     assert names(tmp_path) == ["state", "state.earlier"]
 
 
+def test_a_large_array_that_was_saved_can_be_had_from_its_file(tmp_path):
+    one, (a, b) = Checkpoints(tmp_path, about()), map(large, range(2))
+    find = one.save(state(1, a, b))
+    mapped = find(a)
+    np.testing.assert_array_equal(mapped, a)
+    assert not mapped.flags.writeable
+    assert find(mapped) is mapped
+    other = large(2)
+    assert find(other) is other, "of no checkpoint"
+    if os.name == "posix":
+        assert not np.shares_memory(mapped, a)
+    files = names(tmp_path)
+    one.save(state(2, mapped, b))
+    assert set(names(tmp_path)) == {*files, "state.earlier"}, "not written again"
+    np.testing.assert_array_equal(loaded(tmp_path)[1], [a, b])
+    for epoch in (3, 4):
+        one.save(state(epoch))
+    assert names(tmp_path) == ["state", "state.earlier"]
+    np.testing.assert_array_equal(mapped, a)  # as long as something has it
+
+
 def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(wire, "VERSION", wire.VERSION - 1)

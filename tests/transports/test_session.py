@@ -1,5 +1,8 @@
 """A session on links that break, in processes that die, with peers that send garbage: the same bits, and no hang."""
 
+import mmap
+import os
+
 import msgspec
 import networkx as nx
 import numpy as np
@@ -14,6 +17,7 @@ from vpem.agents import Agent, LocalProtocolError, Session
 from vpem.core.agent import carrying
 from vpem.core.agent.meeting import Record, decode_records, encode_records
 from vpem.core.agent.message import KINDS, Message
+from vpem.core.network.summation import Term
 from vpem.transports import wire
 
 SHORT = {
@@ -23,6 +27,7 @@ SHORT = {
     "two starts": (nx.path_graph(2), {"n_init": 2, "max_iter": 1, "init_params": "random"}),
     "changes": (nx.path_graph(3), {"summation": Differences(Tree()), "init_params": "random", "max_iter": 3}),
 }
+MOMENTS = ["before", "after saving", "after sending half", "at work, after sending"]
 NEW_ROWS = table()[:5] * 1.5
 
 
@@ -74,16 +79,73 @@ def test_sessions_come_to_the_bits_of_agents_in_one_process(study, tmp_path):
 
 
 @pytest.mark.parametrize("study", SHORT)
-@pytest.mark.parametrize("moment", ["before", "after saving", "after sending half", "at work, after sending"])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_may_die_at_every_event_of_a_study(study, moment, tmp_path, monkeypatch):
-    monkeypatch.setattr(carrying, "SHARE", 0)  # checkpoints have changes, however large
+    die_at_every_event(study, moment, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("share", [0, 4])
+@pytest.mark.parametrize("moment", MOMENTS[1:])
+def test_memories_may_be_in_files(moment, share, tmp_path, monkeypatch):
+    monkeypatch.setattr(wire, "LARGE_BYTES", 64)
+    monkeypatch.setattr("vpem.studies.folder.os.fsync", lambda _: None)  # the machine goes on
+    die_at_every_event("changes", moment, tmp_path, monkeypatch, share, in_folders=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files are not mapped")
+def test_what_is_needed_only_to_go_back_takes_no_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(wire, "LARGE_BYTES", 64)
+    network = Network(maker("changes"), tmp_path, in_folders=True).start()
+    n_mapped = 0
+    while ready := network.ready():
+        network.step(ready[0])
+        for number, session in network.sessions.items():
+            state, files = session.agent.state, {*(tmp_path / str(number)).glob("*.part")}
+            for progress in (state.progress, *(point.progress for point in state.checkpoints)):
+                for carried in progress.memories.values():
+                    arrays = [one for memory in (carried.before, *carried.changes) for one in memory.values()]
+                    mapped = [one for one in arrays if isinstance(origin(one), mmap.mmap)]
+                    is_saved = progress is not state.progress
+                    assert not is_saved or len(mapped) == sum(one.nbytes >= 64 for one in arrays)
+                    assert len({id(one) for one in mapped}) <= len(files), "one that two states have is mapped once"
+                    n_mapped += len(mapped)
+    assert n_mapped > 10
+
+
+def test_a_session_that_is_paused_in_a_sum_goes_on_in_another_process(tmp_path):
+    make = maker("changes")
+    calm = Network(make, tmp_path).start().run()
+    network = Network(make, tmp_path).start()
+    held = set()
+    while ready := network.ready():
+        network.step(ready[0])
+        for number, session in network.sessions.items():
+            exchange = session.agent.state.exchange
+            held |= {type(one) for one in (exchange.state if exchange else {}).values()}
+            network.sessions[number] = Session.resume(make()[number], session.pause())
+    assert held == {np.ndarray, Term}, "what is made when it is needed is made to be saved"
+    for one, other in zip(calm.agents, network.agents, strict=True):
+        np.testing.assert_allclose(other.model.weights, one.model.weights, rtol=1e-12)
+        np.testing.assert_allclose(other.model.block.means, one.model.block.means, rtol=1e-12)
+
+
+def origin(array):
+    """Whose memory an array's is."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array.obj if isinstance(array, memoryview) else array
+
+
+def die_at_every_event(study, moment, tmp_path, monkeypatch, share=0, in_folders=False):
+    """One after the other."""
+    monkeypatch.setattr(carrying, "SHARE", share)  # 0: checkpoints have changes, however large
     make, columns = maker(study), columns_of(study)
     calm = Network(make, tmp_path).start()
     finish(calm, columns)
     expected = outcome(calm)
     n_events = 0
     while True:
-        network = Network(make, tmp_path, early=moment == "at work, after sending").start()
+        network = Network(make, tmp_path, early=moment == "at work, after sending", in_folders=in_folders).start()
         left, victim = n_events, None
         for _ in range(10_000):
             ready = network.ready()
