@@ -29,12 +29,15 @@ from vpem.core.blocks.tiles import (
     columns_first,
 )
 from vpem.core.network.summation import Shape, Term
-from vpem.core.rows import Rows, Table, row_chunks
+from vpem.core.rows import Rows, Table
 
 Array = NDArray[np.float64]
 
 TILE_VALUES = 2**17
 """Values of one array in a tile: a MiB, which fits a cache near the core and outweighs the interpreter."""
+
+TERM_VALUES = 2**18
+"""The same where terms are made in several threads, which wait for the interpreter between tiles."""
 
 N_WORST = 16
 """How many badly explained rows a pass remembers."""
@@ -159,9 +162,13 @@ class Pass:
         zeros = np.zeros((self.n_views, self.n_components)), np.zeros(self.n_views), np.zeros(self.n_views)
         return Sums(*zeros, None if self.collector is None else self.collector())
 
-    def tiles(self, chunk: Rows, start: int) -> Iterator[Tile]:
+    def rows_of(self, n_values: int) -> int:
+        """Rows of a tile whose largest array has so many values."""
+        return max(64, n_values // self.values_per_row // 64 * 64)
+
+    def tiles(self, chunk: Rows, start: int, n_values: int = TILE_VALUES) -> Iterator[Tile]:
         """Tiles of some rows of the table, (n_rows, n_columns), of which the first has the number `start`."""
-        size = max(64, TILE_VALUES // self.values_per_row // 64 * 64)
+        size = self.rows_of(n_values)
         for first in range(0, len(chunk), size):
             XT = columns_first(chunk[first : first + size], self.order)
             noted = None
@@ -202,9 +209,10 @@ class Pass:
         """What one block adds to a sum over some rows of a table, with some scalars."""
 
         def parts() -> Iterator[tuple[slice, Array]]:
-            found = None
-            for chunk in row_chunks(rows.start, rows.stop, self.values_per_row):
-                for tile in self.tiles(table[chunk], chunk.start - rows.start):
+            found, size = None, self.rows_of(TERM_VALUES)
+            for first in range(rows.start, rows.stop, size):
+                chunk = table[first : min(first + size, rows.stop)]
+                for tile in self.tiles(chunk, first - rows.start, TERM_VALUES):
                     found = self.contribute(tile, found)
                     yield tile.rows, found[0]
 
