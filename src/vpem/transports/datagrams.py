@@ -102,10 +102,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode(header: Header, content: bytes | memoryview = b"") -> Datagram:
     """A datagram with this header."""
-    kind, flags, *numbers, turn, missing = header
-    start = _HEADER.pack(MAGIC, FORMAT, kind, flags, *numbers, turn, missing, len(content))
+    start = _HEADER.pack(MAGIC, FORMAT, *header, len(content))
     checksum = zlib.crc32(start)
-    if kind != PIECE:
+    if header.kind != PIECE:
         checksum = zlib.crc32(content, checksum)
     return Datagram(start + _CHECKSUM.pack(checksum), content)
 
@@ -115,15 +114,16 @@ def decode(datagram: Datagram) -> tuple[Header, memoryview] | None:
     head, content = datagram.head, memoryview(datagram.content)
     if len(head) != HEADER_BYTES:
         return None
-    magic, version, kind, flags, *numbers, turn, missing, length = _HEADER.unpack_from(head)
-    if magic != MAGIC or version != FORMAT or kind not in KINDS or len(content) != length:
+    found = _HEADER.unpack_from(head)
+    header = Header._make(found[2:-1])
+    if found[0] != MAGIC or found[1] != FORMAT or header.kind not in KINDS or len(content) != found[-1]:
         return None
     checksum = zlib.crc32(head[: _HEADER.size])
-    if kind != PIECE:
+    if header.kind != PIECE:
         checksum = zlib.crc32(content, checksum)
     if checksum != _CHECKSUM.unpack_from(head, _HEADER.size)[0]:
         return None
-    return Header._make((kind, flags, *numbers, turn, missing)), content
+    return header, content
 
 
 def encode_record(record: Hello | Status) -> bytes:

@@ -100,6 +100,11 @@ class _Sending:
         """Whether everything has arrived."""
         return not self._pieces
 
+    @property
+    def has_next(self) -> bool:
+        """Whether there is a piece to send, once there is room."""
+        return self.next != self._first + len(self._pieces)
+
     def queue(self, frame: bytes) -> None:
         """Cut a frame into pieces."""
         view = memoryview(frame)
@@ -110,7 +115,7 @@ class _Sending:
 
     def pop(self) -> tuple[int, memoryview] | None:
         """The next piece to send, if there is one and the window has room."""
-        if self.next == self._first + len(self._pieces):
+        if not self.has_next:
             return None
         flags, content = self._pieces[self.next - self._first]
         if self.next == self._newest:
@@ -331,6 +336,12 @@ class Link:
 
     # What goes out
 
+    def is_idle(self, now: float) -> bool:
+        """Whether there is nothing to send now."""
+        if not self.is_up:
+            return now < self._hello_at
+        return now < self._status_at and not self._sending.has_next and not self._receiving.must_tell
+
     def outgoing(self, now: float, room: int) -> list[Datagram]:
         """Datagrams to send now; pieces only while the wire has room for them."""
         if not self.is_up:
@@ -359,15 +370,8 @@ class Link:
     ) -> Datagram:
         sending, receiving = self._sending, self._receiving
         receiving.tell()
-        header = Header(
-            kind=kind,
-            flags=flags,
-            own=self._own,
-            other=self._other,
-            sequence=sending.next if sequence is None else sequence,
-            arrived=receiving.expected,
-            consumed=receiving.consumed,
-            turn=sending.turn,
-            missing=receiving.missing,
+        number = sending.next if sequence is None else sequence
+        heard = receiving.expected, receiving.consumed
+        return encode(
+            Header(kind, flags, self._own, self._other, number, *heard, sending.turn, receiving.missing), content
         )
-        return encode(header, content)

@@ -160,6 +160,8 @@ class _Running:
         """By neighbour: the link that the session knows."""
         self.frames: dict[int, tuple[memoryview, int]] = {}
         """By neighbour: room for a frame that is not whole, and how far it has come."""
+        self.seen: tuple[object, str | None] = None, None
+        """How far the agent was when that was last looked at, and what it waited for."""
         self.shown: tuple[str, int, int] | None = None
         self.waited = 0.0
 
@@ -214,6 +216,8 @@ class _Running:
     def _outgoing(self, peer: int, now: float) -> list[Datagram]:
         """What can be sent to a neighbour; with the lock."""
         link = self.links[peer]
+        if link.is_idle(now):
+            return []
         if link.is_up and now >= link.next_time:
             link.status = self.presence.status()
         found = link.outgoing(now, self.wire.room(peer))
@@ -368,19 +372,19 @@ class _Running:
     def _hand_over(self) -> None:
         """Give the wire what there is for the neighbours that are to get something, until there is no more."""
         while self.busy:
+            now = time.monotonic()
             with self.lock:
-                ready = {peer: self._outgoing(peer, time.monotonic()) for peer in self.busy}
-                self.busy = {peer for peer, datagrams in ready.items() if datagrams}
-            for peer in self.busy:
-                for datagram in ready[peer]:
-                    self.wire.send(peer, datagram, may_wait=True)
+                ready = [(peer, datagram) for peer in self.busy for datagram in self._outgoing(peer, now)]
+                self.busy = {peer for peer, _ in ready}
+            for peer, datagram in ready:
+                self.wire.send(peer, datagram, may_wait=True)
 
     def _after_event(self) -> None:
         """See whether the run is over, and say how far it is."""
         now, agent = time.monotonic(), self.session.agent
         self._show()
-        is_urgent = agent.is_done or agent.failure is not None or self.refusal is not None
-        if now < self.checked_at + MOMENT and not is_urgent:
+        is_early = now < self.checked_at + MOMENT
+        if is_early and not (agent.is_done or agent.failure is not None or self.refusal is not None):
             return
         self.checked_at = now
         if agent.is_done and self.then is not None:
@@ -416,7 +420,12 @@ class _Running:
         return True
 
     def _show(self) -> None:
-        now = progress_of(self.session.agent, self.sent, self.received, round(self.waited, 3))
+        agent = self.session.agent
+        seen = agent.state.progress, agent.held_up
+        if seen[0] is self.seen[0] and seen[1] == self.seen[1]:  # as after most events
+            return
+        self.seen = seen
+        now = progress_of(agent, self.sent, self.received, round(self.waited, 3))
         if (shown := (now.phase, now.start, now.iteration)) != self.shown:
             self.shown = shown
             self._tell([now])
