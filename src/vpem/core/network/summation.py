@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.rooms import room_for
+from vpem.core.rooms import bytes_for, room_for
 
 Array = NDArray[np.float64]
 Memory = Mapping[str, NDArray[Any]]
@@ -439,7 +439,8 @@ def lasting(summation: Summation, memory: Memory) -> Memory:
 def add_in_order(terms: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """Sum from the first to the last, so that all orders of arrival give the same bits."""
     first, *others = terms
-    total = first.copy()
-    for term in others:
+    total = bytes_for(first.nbytes).view(first.dtype).reshape(first.shape)
+    np.add(first, others[0], out=total) if others else np.copyto(total, first)
+    for term in others[1:]:
         total += term
     return total
