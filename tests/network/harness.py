@@ -66,6 +66,7 @@ class Study:
         secure=False,
         X=None,
         components=2,
+        init="kmeans",
         forked=False,
         **changes,
     ):
@@ -87,7 +88,7 @@ class Study:
             graph = nx.Graph()
             graph.add_nodes_from(range(n_parties))
             graph.add_edges_from(links)
-        self.model = simulated(X, self.partition, graph, SUMS[adding], settings)
+        self.model = simulated(X, self.partition, graph, SUMS[adding], {**settings, "init_params": init})
         self.ports = free_ports(len(self.numbers))
         tls = None
         if secure:
@@ -99,6 +100,7 @@ class Study:
             "listen": [f"127.0.0.1:{port}" for port in self.ports],
             "addresses": {},
             "settings": settings,
+            "init": init,
             "sum": adding,
             "seed": checks.shared_seed(0),
             "fields": {"model.components": "2"},

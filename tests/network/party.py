@@ -46,7 +46,8 @@ def save(path, content):
 
 def make_session(study, folder, number, neighbours):
     settings = Settings(density=Gaussian(), **study["settings"])
-    agreement = Agreement(settings=settings, summation=SUMS[study["sum"]], seed=study["seed"])
+    about = {"summation": SUMS[study["sum"]], "seed": study["seed"], "init_params": study["init"]}
+    agreement = Agreement(settings=settings, **about)
     table = folder / f"{number}.npy"
     X = np.load(table) if table.exists() else None
     agent = Agent(number, neighbours, agreement, X, name=str(number))

@@ -297,12 +297,56 @@ def test_a_sender_waits_for_room_and_one_that_does_not_is_cut_off(monkeypatch):
     assert world.ends[1].segment is None
 
 
-def unlimited_pop(self):
+def unlimited_pop(self, now):
     if self.next == self._first + len(self._pieces):
         return None
+    self._times.append(now)
     self.next += 1
     self._newest = max(self._newest, self.next)
     return self._pieces[self.next - 1 - self._first]
+
+
+@pytest.mark.parametrize(("speed", "size"), [(60_000, 62_500), (500_000, 250_000), (1e8, 500_000)])
+def test_pieces_are_as_large_as_a_line_is_fast(speed, size, monkeypatch):
+    """None takes longer than a sixteenth of a lease, as far as a sender can know, unless it is small anyway."""
+    for name, value in {"PIECE_BYTES": 500_000, "WINDOW_BYTES": 10**9, "WINDOW_PIECES": 4096}.items():
+        monkeypatch.setattr(links, name, value)
+    one, other = (
+        Link(Hello(name=name, number=0), lambda _: None, nonce=iter(range(9, 99)).__next__, lease=LEASE, now=0.0)
+        for name in "ab"
+    )
+    now, found = 0.0, []
+
+    def pass_on(sender, receiver):
+        nonlocal now
+        sizes = []
+        for datagram in sender.outgoing(now, ROOM):
+            now += datagram.n_bytes / speed
+            for event in receiver.take(datagram, now):
+                if isinstance(event, Piece):
+                    sizes.append(len(event.content))
+                    receiver.consume()
+        return sizes
+
+    for _ in range(4):
+        pass_on(one, other)
+        pass_on(other, one)
+    assert one.is_up
+    for _ in range(4):
+        one.send(bytes(2_000_000))
+        found.append(max(pass_on(one, other)))
+        other.tell(Status(), now)
+        pass_on(other, one)
+        assert one.is_flushed
+    assert found[0] == LEASE * links.SLOW / links.SHARE == 62_500, "before the line is known"
+    assert 0.9 * size <= found[-1] <= size
+    one.end("a test", now)
+    for _ in range(40):
+        now += 0.2
+        pass_on(one, other)
+        pass_on(other, one)
+    one.send(bytes(2_000_000))
+    assert max(pass_on(one, other)) == 62_500, "a new link may be another line"
 
 
 def test_what_was_never_sent_cannot_be_confirmed():

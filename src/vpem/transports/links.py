@@ -7,6 +7,8 @@ No socket, thread or clock: the time is an argument. Datagrams and frames go in;
 - A frame goes in numbered pieces. A receiver takes them in order; what shows that one is missing (a later piece, or a
   status that counts further) is answered, and the sender goes back. A turn's number tells an answer to the present
   turn from an older one, so that nothing is sent again because it is slow: there is no timer for it.
+- Pieces are so small at first that also on a slow line, which others use too, each is heard of well within a lease;
+  and larger once the other end has told of some that have arrived quickly.
 - A sender stops when so many bytes are not yet consumed (`WINDOW_BYTES`); one that does not is cut off.
 - An end that hears nothing for a lease ends the link.
 """
@@ -42,9 +44,13 @@ TELL = 4
 KEEPALIVES = 4
 """Statuses in a lease."""
 SLOW = 125_000
-"""Bytes a second of a link on which a piece still passes well within a lease: what is slow is not silent."""
+"""Bytes a second of a link that is not known to be faster: what is slow is not silent."""
+SHARE = 16
+"""Pieces that could pass in a lease, at least."""
 FEWEST_BYTES = 16 * 1024
 """Of a piece, but for the last."""
+MOMENT = 1e-3
+"""Seconds that pieces take, at least: clocks are coarse."""
 HELLOS = 16
 """Hellos in a lease, while a link is not up."""
 PAST_NONCES = 64
@@ -85,8 +91,13 @@ Event = Up | Down | Piece | Greeted | Status
 class _Sending:
     """Pieces on their way to the other end."""
 
-    def __init__(self, n_piece: int) -> None:
-        self._n_piece = n_piece
+    def __init__(self, lease: float) -> None:
+        self._seconds = lease / SHARE
+        """That a piece may take."""
+        self._n_piece = 0
+        self._expect(SLOW)
+        self._times: deque[float] = deque()
+        """When pieces were first sent, from the first that is not known to have arrived."""
         self._pieces: deque[tuple[int, memoryview]] = deque()
         """Flags and content, from the first that is not known to have arrived."""
         self._sizes: deque[int] = deque()
@@ -113,7 +124,12 @@ class _Sending:
             flags = FIRST * (start == 0) | LAST * (start + self._n_piece >= n_bytes)
             self._pieces.append((flags, view[start : start + self._n_piece]))
 
-    def pop(self) -> tuple[int, memoryview] | None:
+    def _expect(self, speed: float) -> None:
+        """Let frames have larger pieces, if the other end gets so many bytes a second."""
+        n_bytes = min(max(int(speed * self._seconds), FEWEST_BYTES), PIECE_BYTES)
+        self._n_piece = max(self._n_piece, n_bytes)
+
+    def pop(self, now: float) -> tuple[int, memoryview] | None:
         """The next piece to send, if there is one and the window has room."""
         if not self.has_next:
             return None
@@ -123,18 +139,23 @@ class _Sending:
             if is_full:
                 return None
             self._newest += 1
+            self._times.append(now)
             self._sizes.append(len(content))
             self._n_bytes += len(content)
         self.next += 1
         return flags, content
 
-    def acknowledge(self, header: Header) -> bool:
+    def acknowledge(self, header: Header, now: float) -> bool:
         """Take what the other end says of these pieces; returns whether that can be true."""
         if not header.consumed <= header.arrived <= self._newest:
             return False
+        begin, n_bytes = now, 0
         while self._first < header.arrived:
-            self._pieces.popleft()
+            begin = min(begin, self._times.popleft())
+            n_bytes += len(self._pieces.popleft()[1])
             self._first += 1
+        if n_bytes >= FEWEST_BYTES:
+            self._expect(n_bytes / max(now - begin, MOMENT))
         self.next = max(self.next, self._first)
         while self._consumed < header.consumed:
             self._n_bytes -= self._sizes.popleft()
@@ -238,8 +259,7 @@ class Link:
     def _begin(self, now: float, pause: float = 0.0) -> None:
         """A new nonce; what was on its way is forgotten."""
         self._own, self._other, self.is_up = self._draw(), 0, False
-        n_piece = min(max(int(self.lease * SLOW / KEEPALIVES), FEWEST_BYTES), PIECE_BYTES)
-        self._sending, self._receiving = _Sending(n_piece), _Receiving()
+        self._sending, self._receiving = _Sending(self.lease), _Receiving()
         self._hello_at = self._status_at = now
         self._deaf_until = now + pause
         """Hellos are not heard before; one is sent, so that the other end knows."""
@@ -262,7 +282,7 @@ class Link:
             self.is_up, self._status_at = True, now
             self.life += 1
             events.append(Up())
-        if not self._sending.acknowledge(header):
+        if not self._sending.acknowledge(header, now):
             return events + self.end("it confirmed what was never sent", now)
         if header.kind == PIECE:
             return events + self._take_piece(header, content, now)
@@ -351,7 +371,7 @@ class Link:
             self._hello_at = max(now, self._deaf_until) + self.lease / HELLOS
             return [self._datagram(HELLO, self._hello)]
         found = []
-        while room > 0 and (piece := self._sending.pop()) is not None:
+        while room > 0 and (piece := self._sending.pop(now)) is not None:
             flags, content = piece
             found.append(self._datagram(PIECE, content, flags, self._sending.next - 1))
             room -= len(content)
