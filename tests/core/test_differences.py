@@ -19,6 +19,7 @@ from oracles import by_row, connected_graphs, flat
 from vpem import Consensus, Differences, Star, Tree, VerticalGaussianMixture
 from vpem.core.network import coding
 from vpem.core.network.adders import MessageAdder, sum_traffic
+from vpem.core.network.coding import mean_change, steps_for
 from vpem.core.network.parties import make_network
 from vpem.core.network.summation import Place, Shape, Term, WrongMessageError
 from vpem.datasets import make_vertical_blobs
@@ -240,6 +241,18 @@ def test_a_term_that_comes_in_parts_is_the_same_term(graph, n_rows_of_part, widt
         for one, other in zip(whole.carries[SERIES], parted.carries[SERIES], strict=True):
             for name in one:
                 np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 5, 64])
+@pytest.mark.parametrize("n_rows", [10, 199_999, 200_000, 1_000_000])
+def test_the_mean_change_of_many_rows_is_that_of_some_whatever_their_order(n_rows, period):
+    before, sizes = np.zeros((n_rows, 2)), 20.0 * (np.arange(n_rows) % period) / period
+    after = before.copy()
+    after[:, 1] = -1.0 - sizes
+    found = mean_change(steps_for(after), before, after)
+    assert found == pytest.approx(1.0 + sizes.mean(), rel=0.05)
+    if n_rows < 200_000:
+        assert found == pytest.approx(1.0 + sizes.mean(), rel=1e-12), "of all"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Rows, keys and folders of a party."""
 
+import errno
 import hashlib
 import hmac
 import os
@@ -182,7 +183,9 @@ def test_a_checkpoint_is_whole_or_the_one_before_it_is_used(tmp_path):
         Checkpoints(tmp_path, about()).load()
 
 
-def test_large_arrays_are_written_once_and_kept_as_long_as_a_checkpoint_has_them(tmp_path):
+@pytest.mark.parametrize("at_once", [1000, 2**23])
+def test_large_arrays_are_written_once_and_kept_as_long_as_a_checkpoint_has_them(at_once, tmp_path, monkeypatch):
+    monkeypatch.setattr("vpem.studies.folder.AT_ONCE", at_once)
     one, (a, b, c) = Checkpoints(tmp_path, about()), map(large, range(3))
     one.load()
     one.save(state(1, a, b))
@@ -209,7 +212,28 @@ def test_large_arrays_are_written_once_and_kept_as_long_as_a_checkpoint_has_them
     assert names(tmp_path) == ["state", "state.earlier"]
 
 
-def test_a_large_array_that_was_saved_can_be_had_from_its_file(tmp_path):
+def test_a_disk_that_is_full_in_the_middle_of_an_array_costs_nothing(tmp_path, monkeypatch):
+    one = Checkpoints(tmp_path, about())
+    one.save(state(1, large(1)))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.setattr("vpem.studies.folder.AT_ONCE", 1000)
+    calls = iter([None, None])
+
+    def fsync(_):
+        if next(calls, "full") == "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vpem.studies.folder.os.fsync", fsync)
+        with pytest.raises(FolderError, match="No space left on device; the last checkpoint is whole"):
+            one.save(state(2, large(1), large(2)))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    one.save(state(3, large(3)))
+    assert loaded(tmp_path)[0] == 3
+
+
+def test_a_large_array_that_was_saved_can_be_had_from_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("vpem.studies.folder.MAPPED_BYTES", 64)
     one, (a, b) = Checkpoints(tmp_path, about()), map(large, range(2))
     find = one.save(state(1, a, b))
     mapped = find(a)

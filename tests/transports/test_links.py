@@ -93,7 +93,10 @@ class World:
 
     def pump(self, room=ROOM):
         for number, end in enumerate(self.ends):
-            self.lines[1 - number] += end.link.outgoing(self.now, room)
+            is_idle = end.link.is_idle(self.now)
+            found = end.link.outgoing(self.now, room)
+            assert not (is_idle and found)
+            self.lines[1 - number] += found
 
     def arrive(self, number, place=0):
         line = self.lines[number]

@@ -17,7 +17,6 @@ from vpem.agents import Agent, LocalProtocolError, Session
 from vpem.core.agent import carrying
 from vpem.core.agent.meeting import Record, decode_records, encode_records
 from vpem.core.agent.message import KINDS, Message
-from vpem.core.network.summation import Term
 from vpem.transports import wire
 
 SHORT = {
@@ -88,6 +87,7 @@ def test_a_process_may_die_at_every_event_of_a_study(study, moment, tmp_path, mo
 @pytest.mark.parametrize("moment", MOMENTS[1:])
 def test_memories_may_be_in_files(moment, share, tmp_path, monkeypatch):
     monkeypatch.setattr(wire, "LARGE_BYTES", 64)
+    monkeypatch.setattr("vpem.studies.folder.MAPPED_BYTES", 64)
     monkeypatch.setattr("vpem.studies.folder.os.fsync", lambda _: None)  # the machine goes on
     die_at_every_event("changes", moment, tmp_path, monkeypatch, share, in_folders=True)
 
@@ -95,6 +95,7 @@ def test_memories_may_be_in_files(moment, share, tmp_path, monkeypatch):
 @pytest.mark.skipif(os.name != "posix", reason="files are not mapped")
 def test_what_is_needed_only_to_go_back_takes_no_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(wire, "LARGE_BYTES", 64)
+    monkeypatch.setattr("vpem.studies.folder.MAPPED_BYTES", 64)
     network = Network(maker("changes"), tmp_path, in_folders=True).start()
     n_mapped = 0
     while ready := network.ready():
@@ -112,21 +113,15 @@ def test_what_is_needed_only_to_go_back_takes_no_memory(tmp_path, monkeypatch):
     assert n_mapped > 10
 
 
-def test_a_session_that_is_paused_in_a_sum_goes_on_in_another_process(tmp_path):
+def test_a_session_that_is_paused_at_every_event_goes_on_in_another_process(tmp_path):
     make = maker("changes")
     calm = Network(make, tmp_path).start().run()
     network = Network(make, tmp_path).start()
-    held = set()
     while ready := network.ready():
         network.step(ready[0])
         for number, session in network.sessions.items():
-            exchange = session.agent.state.exchange
-            held |= {type(one) for one in (exchange.state if exchange else {}).values()}
             network.sessions[number] = Session.resume(make()[number], session.pause())
-    assert held == {np.ndarray, Term}, "what is made when it is needed is made to be saved"
-    for one, other in zip(calm.agents, network.agents, strict=True):
-        np.testing.assert_allclose(other.model.weights, one.model.weights, rtol=1e-12)
-        np.testing.assert_allclose(other.model.block.means, one.model.block.means, rtol=1e-12)
+    assert bits(network.agents) == bits(calm.agents)
 
 
 def origin(array):

@@ -186,7 +186,8 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
         about = Belongs(study=seat.study.name, party=seat.party.party, digests=seat.digests)
         checkpoints = Checkpoints(seat.party.folder, about)
         checkpoints.glance()
-        session = Session.resume(seat.agent(), before.session, save_parts=checkpoints.save)
+        # What was saved stays in memory: the session is soon paused, and all of it handed out.
+        session = Session.resume(seat.agent(), before.session, save_parts=lambda parts: bool(checkpoints.save(parts)))
     session.note = ledger.note
     _answer_once(asked, seat)
     try:

@@ -13,7 +13,7 @@ import mmap
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -28,6 +28,8 @@ STATE, EARLIER, ARRAYS = "state", "state.earlier", "state-*.part"
 MAGIC = b"vpem state 2\n"
 FEWEST = 32
 """Bytes of a digest."""
+MAPPED_BYTES = 2**20
+"""Of an array whose file is kept open, in place of its numbers in memory."""
 AT_ONCE = 2**23
 """Bytes that are written before the disk must have them."""
 
@@ -128,12 +130,13 @@ class Checkpoints:
     def _map(self, array: NDArray[Any]) -> NDArray[Any]:
         """The numbers of an array of the last checkpoint, from its file; the array itself if that cannot be."""
         known = self._written.get(id(array))
-        if known is None or known.is_mapped or os.name != "posix":  # elsewhere an open file cannot be removed
+        is_worth_it = array.nbytes >= MAPPED_BYTES and os.name == "posix"  # elsewhere it could not be removed
+        if known is None or known.is_mapped or not is_worth_it:
             return array
         try:
             with (self.folder / known.name).open("rb") as file:
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError:
+        except (OSError, ValueError):
             return array
         found: NDArray[Any] = np.frombuffer(content, array.dtype).reshape(array.shape)
         del self._written[id(array)]
@@ -212,7 +215,8 @@ def _write(path: Path, part: wire.Part) -> None:
                 piece = piece[file.write(piece) :]
             os.fsync(file.fileno())
             if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                with suppress(OSError):  # which is no more than a hint
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _closed(heading: Heading, start: bytes) -> bytes:

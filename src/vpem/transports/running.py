@@ -372,8 +372,8 @@ class _Running:
     def _hand_over(self) -> None:
         """Give the wire what there is for the neighbours that are to get something, until there is no more."""
         while self.busy:
-            now = time.monotonic()
             with self.lock:
+                now = time.monotonic()
                 ready = [(peer, datagram) for peer in self.busy for datagram in self._outgoing(peer, now)]
                 self.busy = {peer for peer, _ in ready}
             for peer, datagram in ready:

@@ -26,7 +26,7 @@ from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import KINDS, AgentNumber, Header, Message, RemoteProtocolError, header_of
 from vpem.core.agent.progress import AgentState
 from vpem.core.blocks.arrays import Arrays, Block, Statistics
-from vpem.core.network.summation import DTYPES, Term
+from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
 VERSION = 3
@@ -255,8 +255,6 @@ def _little(array: NDArray[Any]) -> NDArray[Any]:
 def _from_array(place: Callable[[NDArray[Any]], tuple[int, int]], value: Any) -> Any:
     if isinstance(value, Arrays):
         return value.arrays
-    if isinstance(value, Term):
-        value = value.rows()
     if isinstance(value, np.ndarray):
         content = _little(value).tobytes() if value.nbytes < LARGE_BYTES else place(value)
         return (value.dtype.kind + str(value.dtype.itemsize), value.shape, content)

@@ -34,8 +34,8 @@ UNSIGNED, SIZE = (1 << 13) - 1, np.uint64((1 << 13) - 1)
 """All bits of a change but its sign: the exponent, and two."""
 MOST_UNROLLED, LEAST_UNROLLED = 8, 50_000
 """Components up to which, and rows from which on, loops are compiled for the number of components."""
-ENOUGH_ROWS = 100_000
-"""For a mean over rows that only has to be about right."""
+ENOUGH_ROWS, NEXT_ROWS = 100_000, 64
+"""For a mean over rows that only has to be about right: about so many, so many of which are next to each other."""
 PLACES = 31
 """Exponents of one message."""
 SCALE = np.dtype("<i2")
@@ -188,17 +188,18 @@ def mean_change(steps, before, after):  # type: ignore[no-untyped-def]
     """
     n_rows, n_components = after.shape[0], len(steps) or after.shape[1]
     size, count = 0.0, 0
-    for m in range(0, n_rows, max(1, n_rows // ENOUGH_ROWS)):
-        leader, top = 0, after[m, 0]
-        for k in range(1, n_components):
-            leader = k if after[m, k] > top else leader
-            top = max(top, after[m, k])
-        for k in range(n_components):
-            gap = top - after[m, k]
-            change = abs(before[m, leader] - before[m, k] - gap)
-            counts = (k != leader) & (gap < DECIDED)
-            size += change if counts else 0.0
-            count += counts
+    for first in range(0, n_rows, NEXT_ROWS * max(1, n_rows // ENOUGH_ROWS)):
+        for m in range(first, min(first + NEXT_ROWS, n_rows)):
+            leader, top = 0, after[m, 0]
+            for k in range(1, n_components):
+                leader = k if after[m, k] > top else leader
+                top = max(top, after[m, k])
+            for k in range(n_components):
+                gap = top - after[m, k]
+                change = abs(before[m, leader] - before[m, k] - gap)
+                counts = (k != leader) & (gap < DECIDED)
+                size += change if counts else 0.0
+                count += counts
     return size / count if count else 0.0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +66,8 @@ USUAL = (0.25, 0.7)
 
 References = NDArray[np.uint16]
 """(n_rows,): against which component a row's ratios are."""
+PartsOf = Callable[[], Iterable[tuple[slice, Array | None]]]
+"""A term, some rows after the other."""
 
 
 class Parts(NamedTuple):
@@ -173,17 +177,24 @@ class Differences(Summation):
         if not place.series.startswith(ITERATE):
             return self.around.begin(place, carry, term)
         shape = place.shape
-        n_rows, width = shape.n_rows, shape.width
+        n_numbers = shape.n_rows * shape.width
         if term is None:
-            return self._set_out(place, carry, NO_TERMS, np.zeros(shape.n_scalars))
-        return self._set_out(place, carry, term[: n_rows * width].reshape(width, -1), term[n_rows * width :].copy())
+            return self._set_out(place, carry, {"terms": NO_TERMS, "scalars": np.zeros(shape.n_scalars)})
+        return self._set_out(
+            place, carry, {"terms": term[:n_numbers].reshape(shape.width, -1), "scalars": term[n_numbers:].copy()}
+        )
 
     def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
-        """Each row is needed once, but for the first sum."""
+        """Who has nothing below needs each row once, but for the first sum. Others make all, and then wait."""
         is_other = type(self).begin is not Differences.begin  # of a subclass, which is to see every term
         if not place.series.startswith(ITERATE) or not carry or is_other:
             return self.begin(place, carry, term.whole())
-        return self._set_out(place, carry, term, term.scalars)
+        known: Memory = {"terms": NO_TERMS, "scalars": term.scalars}
+        if not self.around.tree(place.network).below[place.position]:
+            return self._set_out(place, carry, known, term.parts)
+        whole, ends = term.whole_in_parts()
+        terms = whole[: len(whole) - len(term.scalars)].reshape(place.shape.width, -1)
+        return self._set_out(place, carry, {**known, "terms": terms, "ends": ends})
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
         """The changes of all below, or of the total."""
@@ -231,25 +242,18 @@ class Differences(Summation):
                 after[name] = _moved(carry[name], references, found)
         return after
 
-    def _set_out(self, place: Place, carry: Memory, terms: Any, scalars: Array) -> Memory:
-        """State before the first round: with terms (n_components, n_rows), or a `Term`; none have no elements."""
-        shape, tree = place.shape, self.around.tree(place.network)
+    def _set_out(self, place: Place, carry: Memory, own: Memory, parts: PartsOf | None = None) -> Memory:
+        """State before the first round; own: terms (n_components, n_rows), if there are any, and scalars."""
+        shape, tree, terms = place.shape, self.around.tree(place.network), own["terms"]
         state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
         references, thresholds = _thresholds(state["total"], state["pace"], self.silence)
         bits = NO_BITS
         if not carry:
-            has_any = (terms != 0).any(axis=0) if terms.size else np.zeros(shape.n_rows, bool)
-            bits = np.packbits(has_any)
-        state |= {
-            "terms": terms,
-            "thresholds": thresholds,
-            "references": references,
-            "bits": bits,
-            "scalars": scalars,
-        }
-        return state if tree.below[place.position] else self._up(place, state)
+            bits = np.packbits((terms != 0).any(axis=0) if terms.size else np.zeros(shape.n_rows, bool))
+        state |= {**own, "thresholds": thresholds, "references": references, "bits": bits}
+        return state if tree.below[place.position] else self._up(place, state, parts=parts)
 
-    def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = ()) -> Memory:
+    def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = (), parts: PartsOf | None = None) -> Memory:
         """The change of what is here and below, with the scalars from below; on top, of the total."""
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
@@ -261,8 +265,7 @@ class Differences(Summation):
         moved = sent
         changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.uint16)
         steps, below = steps_for(sent), state["below"] if len(state["below"]) else None
-        own: Any = state["terms"]
-        parts = own.parts if isinstance(own, Term) else lambda: [(slice(0, len(sent)), own if own.size else None)]
+        parts = parts or partial(_slices, state["terms"], state.get("ends", np.array([len(sent)])))
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
             after, largest, level = room_for(*sent.shape), 0, 0.0
@@ -288,6 +291,12 @@ NO_THRESHOLDS, NO_TERMS = np.empty((0, 0), dtype=np.float32), np.empty((0, 0))
 NO_BITS = np.zeros(0, dtype=np.uint8)
 SAID = "said"
 """Beginning of the names of what messages have said of a memory, without their scalars."""
+
+
+def _slices(terms: Array, ends: NDArray[np.int64]) -> Iterator[tuple[slice, Array | None]]:
+    """Parts of terms (n_components, n_rows), if there are any; the same as those in which they were made."""
+    for first, last in pairwise([0, *ends.tolist()]):
+        yield slice(first, last), terms[:, first:last] if terms.size else None
 
 
 def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:

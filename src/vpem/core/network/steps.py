@@ -63,8 +63,8 @@ class Plan:
         hears = [[step for step in steps if own[step].values and own[step].senders] for own in schedules]
         speaks = [[step for step in steps if own[step].values and own[step].receivers] for own in schedules]
         # Who is needed first begins first; who takes messages before it speaks begins when it takes them, so that its
-        # term need not wait for them. But what all have in common, the first to begin makes, and it is there as long
-        # as one of them holds it: so that who is busy last comes first of all.
+        # term need not wait for them. But the one that is done last begins before all others: it holds what they have
+        # in common (see `sharing`) until all have used it.
         first_said, first_heard = ([min([*own, self.n_steps]) for own in all_of] for all_of in (speaks, hears))
         first = list(zip(map(min, first_said, first_heard), map(gt, first_said, first_heard), strict=True))
         """When each is needed, and whether it waits for messages then."""

@@ -25,7 +25,7 @@ from vpem.core.rooms import bytes_for, room_for
 
 Array = NDArray[np.float64]
 Memory = Mapping[str, NDArray[Any]]
-"""Named arrays: plain values that can be saved at any moment. In a state, a `Term` can stand for its rows."""
+"""Named arrays: plain values that can be saved at any moment."""
 
 NO_MEMORY: Memory = {}
 
@@ -74,35 +74,30 @@ class Shape(NamedTuple):
         return np.ascontiguousarray(values[: self.n_rows * self.width].reshape(self.width, self.n_rows).T)
 
 
+@dataclass(frozen=True, eq=False)
 class Term:
-    """What a root adds, made when it is needed: whole, or some rows at a time, so that it never is in memory.
+    """What a root adds, made when it is needed: whole, or some rows at a time, so that it never is in memory."""
 
-    Parameters
-    ----------
-    shape : Shape
-    parts : callable
-        Some rows after the other, and their numbers, (width, n_rows), which are there until the next ones are.
-    scalars : array of shape (n_scalars,)
-        Numbers that belong to no row.
-    """
-
-    def __init__(self, shape: Shape, parts: Callable[[], Iterator[tuple[slice, Array]]], scalars: Array):
-        self.shape, self.parts, self.scalars = shape, parts, scalars
-
-    def rows(self) -> Array:
-        """The numbers of all rows, (width, n_rows)."""
-        n_rows, width, _ = self.shape
-        return self.whole()[: n_rows * width].reshape(width, n_rows)
+    shape: Shape
+    parts: Callable[[], Iterator[tuple[slice, Array]]]
+    """Some rows after the other, and their numbers, (width, n_rows), which are there until the next ones are."""
+    scalars: Array
+    """Those that belong to no row."""
 
     def whole(self) -> Array:
         """All numbers, (n_values,)."""
+        return self.whole_in_parts()[0]
+
+    def whole_in_parts(self) -> tuple[Array, NDArray[np.int64]]:
+        """All numbers, and where each of the parts ends."""
         n_rows, width, _ = self.shape
-        found = room_for(self.shape.n_values)
+        found, ends = room_for(self.shape.n_values), []
         found[n_rows * width :] = self.scalars
         rows_of = found[: n_rows * width].reshape(width, n_rows)
         for rows, numbers in self.parts():
             rows_of[:, rows] = numbers
-        return found
+            ends.append(rows.stop)
+        return found, np.array(ends, dtype=np.int64)
 
 
 class Payload(NamedTuple):
