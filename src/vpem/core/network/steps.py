@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import gt
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -65,8 +64,8 @@ class Plan:
         # Who is needed first begins first; who takes messages before it speaks begins when it takes them, so that its
         # term need not wait for them. But the one that is done last begins before all others: it holds what they have
         # in common (see `sharing`) until all have used it.
-        first_said, first_heard = ([min([*own, self.n_steps]) for own in all_of] for all_of in (speaks, hears))
-        first = list(zip(map(min, first_said, first_heard), map(gt, first_said, first_heard), strict=True))
+        firsts = [[min([*own, self.n_steps]) for own in both] for both in zip(speaks, hears, strict=True)]
+        first = [(min(said, heard), heard < said) for said, heard in firsts]
         """When each is needed, and whether it waits for messages then."""
         last = max(range(len(schedules)), key=first.__getitem__)
         order = [(-1, False, last, -1)]
