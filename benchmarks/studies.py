@@ -125,8 +125,9 @@ def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=
     """Two parties with many rows: an iteration beside the simulation's pass over one block, and memory.
 
     Both take turns, and the median of the turns counts. Two processes simulate at a time, as two parties share the
-    machine's memory. Components whose means are spread by three deviations are told apart at once, so that nothing
-    changes any more; by a third, they overlap, and all rows' ratios change in every iteration.
+    machine's memory; and one, which has it for itself. Components whose means are spread by three deviations are told
+    apart at once, so that nothing changes any more; by a third, they overlap, and all rows' ratios change in every
+    iteration.
     """
     X = draw_groups(n_rows, 2 * n_columns, n_components, spread)
     about = {"components": n_components, "max_iter": n_iterations, "adding": adding}
@@ -135,10 +136,11 @@ def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as two:
         pair = [[n] * 2 for n in (n_rows, n_columns, n_components, spread, n_iterations)]
         for number in range(TURNS + 1):
-            alone = np.mean(list(two.map(time_passes, *pair)), axis=0)
+            both = np.mean(list(two.map(time_passes, *pair)), axis=0)
+            alone = two.submit(time_passes, *(one for one, _ in pair)).result()
             if number:  # before, they compile
-                turns.append((alone, *two_parties(X, about)))
-    passes, found, most = (np.array(parts, dtype=float) for parts in zip(*turns, strict=True))
+                turns.append((both, alone, *two_parties(X, about)))
+    passes, lone, found, most = (np.array(parts, dtype=float) for parts in zip(*turns, strict=True))
     (one_pass, one_cpu), middle = np.median(passes, axis=0), np.median(found, axis=0)
     seconds, cpu, own, sent, longest, shortest = middle
     ratios = found[:, 2] / 2 / passes[:, 1]
@@ -150,6 +152,8 @@ def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=
     print(f"  simulation of one block {one_pass:.2f} s, processor {one_cpu:.2f} s")
     spans = f"{np.median(ratios):.2f} x the simulation ({ratios.min():.2f} to {ratios.max():.2f} in {TURNS} turns)"
     print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s: {spans}")
+    ratios = found[:, 2] / 2 / lone[:, 1]
+    print(f"  beside one simulation at a time {np.median(ratios):.2f} x ({ratios.min():.2f} to {ratios.max():.2f})")
     print(
         f"  sent {sent / 1e6:.1f} MB; memory {memory:.2f} x (columns + responsibilities) beside a bare process",
         flush=True,
