@@ -350,6 +350,10 @@ class _Running:
 
     def _send(self, frames: list[Frame]) -> None:
         """Hand frames to the links that the session knows, and close those that it wants closed."""
+        connected = self.session.connected
+        unwanted = [peer for peer, life in self.lives.items() if life >= 0 and peer not in connected]
+        if not frames and not unwanted:  # as after every other message
+            return
         now = time.monotonic()
         told: list[Told] = []
         with self.lock:
@@ -358,14 +362,13 @@ class _Running:
                 if link is not None and link.is_up and link.life == self.lives.get(frame.receiver):
                     link.send(frame.content)
                     self.busy.add(frame.receiver)
-            for peer, life in list(self.lives.items()):
-                link = self.links[peer]
-                if life >= 0 and peer not in self.session.connected:
-                    self.lives[peer] = -1
-                    told.append(Wrong(self.names[peer], self.session.losses.get(peer, "")))
-                    if link.is_up and link.life == life:
-                        told += self._note(peer, link.end("it sent what it must not", now, pause=self.lease / 4), now)
-                        self._pump(now, [peer])
+            for peer in unwanted:
+                link, life = self.links[peer], self.lives[peer]
+                self.lives[peer] = -1
+                told.append(Wrong(self.names[peer], self.session.losses.get(peer, "")))
+                if link.is_up and link.life == life:
+                    told += self._note(peer, link.end("it sent what it must not", now, pause=self.lease / 4), now)
+                    self._pump(now, [peer])
         self._hand_over()
         self._tell(told)
 
