@@ -214,6 +214,29 @@ def test_the_sum_is_kept_whatever_is_coded(graph, hops, kind, scale, width, seed
                 np.testing.assert_array_equal(adder.carries[SERIES][position][f"copy {peer}"], theirs)
 
 
+class Distant(Consensus):
+    """Messages are read from their bytes, as between machines."""
+
+    def message(self, place, step, state):
+        return super().message(place, step, state).copy()
+
+
+@settings(max_examples=15)
+@given(connected_graphs(fewest_agents=2), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_agents_of_one_process_share_the_copies_that_messages_describe(graph, width, seed):
+    network, rng, shape = network_on(graph), np.random.default_rng(seed), Shape(6, width, 1)
+    near, far = MessageAdder(Consensus("auto"), network), MessageAdder(Distant("auto"), network)
+    for _ in range(3):
+        terms = 30 * rng.standard_cauchy(size=(len(graph), shape.n_values))
+        here, there = (adder.add(terms, shape, SERIES, 1) for adder in (near, far))
+        np.testing.assert_array_equal(here[0], there[0])
+        assert here[1].bytes == there[1].bytes
+        for position, neighbours in enumerate(network.neighbours):
+            for peer in neighbours:
+                theirs = near.carries[SERIES][peer]["own"]
+                assert near.carries[SERIES][position][f"copy {peer}"] is theirs, "one array for all"
+
+
 @settings(max_examples=15)
 @given(connected_graphs(fewest_agents=2), st.integers(0, 1), st.sampled_from(KINDS), st.integers(0, 2**32 - 1))
 def test_sums_of_the_same_terms_become_exact(graph, hops, kind, seed):

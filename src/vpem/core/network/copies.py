@@ -32,12 +32,12 @@ LEADER = np.dtype("<u2")
 
 
 @compiled(PRECISE)
-def leader_of(row):  # type: ignore[no-untyped-def]
-    """The first of the largest numbers; row (n_components,)."""
-    leader = 0
-    for k in range(1, row.shape[0]):
-        if row[k] > row[leader]:
-            leader = k
+def leader_of(rows, m):  # type: ignore[no-untyped-def]
+    """The first of a row's largest numbers; rows (n_rows, n_components)."""
+    leader, top = 0, rows[m, 0]
+    for k in range(1, rows.shape[1]):
+        leader = k if rows[m, k] > top else leader
+        top = max(top, rows[m, k])
     return leader
 
 
@@ -49,31 +49,26 @@ def find_moves(values, copy, least, is_sparing, leaders, changes):  # type: igno
     exponent and two bits. A change matters from `least` on; if `is_sparing`, that of a component that is far
     behind matters from a quarter of what it is behind beyond `DECIDED`. leaders (n_rows,): 0 where changes are
     against the component that leads in the copy; otherwise, as that has fallen far behind, one more than the number
-    of the component that they are against.
+    of the component that they are against. There are hardly any branches: which component leads, and what is silent,
+    cannot be foreseen.
     """
     n_rows, n_components = copy.shape
     largest = np.uint64(0)
-    change = np.empty(1)
-    bits = change.view(np.uint64)
     for m in range(n_rows):
-        leader, first, j = leader_of(copy[m]), leader_of(values[m]), 0
-        leaders[m] = 0
-        if values[m, leader] < values[m, first] - DECIDED:
-            leader = first
-            leaders[m] = 1 + first
-        for k in range(n_components):
-            if k == leader:
-                continue
-            gap = copy[m, leader] - copy[m, k]
-            value = min(max(values[m, k] - values[m, leader] + gap, -LARGEST), LARGEST)
-            change[0] = value
-            code = (bits[0] + ROUNDING) >> SHIFT
+        leader, first = leader_of(copy, m), leader_of(values, m)
+        has_fallen = values[m, leader] < values[m, first] - DECIDED
+        leaders[m] = 1 + first if has_fallen else 0
+        leader = first if has_fallen else leader
+        here, before = values[m, leader], copy[m, leader]
+        for j in range(n_components - 1):
+            k = j + (j >= leader)
+            gap = before - copy[m, k]
             threshold = max(least, (gap - DECIDED) / 4.0) if is_sparing else least
-            if abs(value) < threshold:
-                code = np.uint64(0)
+            value = min(max(values[m, k] - here + gap, -LARGEST), LARGEST)
+            value = 0.0 if abs(value) < threshold else value
+            code = (np.float64(value).view(np.uint64) + ROUNDING) >> SHIFT
             largest = max(largest, code & SIZE)
             changes[m, j] = code
-            j += 1
     return largest
 
 
@@ -84,17 +79,18 @@ def move(codes, scale, leaders, copy, out):  # type: ignore[no-untyped-def]
     leaders (n_rows,) as in `find_moves`.
     """
     table = decoding_table(scale)
-    i = 0
-    for m in range(copy.shape[0]):
-        leader = leaders[m] - 1 if leaders[m] > 0 else leader_of(copy[m])
+    n_rows, n_components = copy.shape
+    for m in range(n_rows):
+        leader, i = leader_of(copy, m), m * (n_components - 1)
+        leader = np.int64(leaders[m]) - 1 if leaders[m] > 0 else leader
         top = copy[m, leader]
-        for k in range(copy.shape[1]):
-            out[m, k] = copy[m, k]
-            if k != leader:
-                out[m, k] += table[codes[i]]
-                top = max(top, out[m, k])
-                i += 1
-        for k in range(copy.shape[1]):
+        out[m, leader] = top
+        for j in range(n_components - 1):
+            k = j + (j >= leader)
+            value = copy[m, k] + table[codes[i + j]]
+            out[m, k] = value
+            top = max(top, value)
+        for k in range(n_components):
             out[m, k] -= top
 
 

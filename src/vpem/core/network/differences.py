@@ -7,29 +7,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.changes import Parts, count_layers, most_coded, pack, parse, parse_tail, tail_of
 from vpem.core.network.coding import (
-    SCALE,
     add_decoded,
-    compress,
-    decompress,
     encode,
     exponent_of,
     find_changes,
     find_sums,
     find_thresholds,
     mean_change,
-    most_compressed,
     steps_for,
     whole_numbers,
 )
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.sharing import Arrays, once, tell, told
+from vpem.core.network.sharing import Arrays, once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     ITERATE,
@@ -43,17 +40,14 @@ from vpem.core.network.summation import (
     Shape,
     Summation,
     Term,
-    WrongMessageError,
     add_in_order,
 )
 from vpem.core.network.tree import SpanningTree, Tree
 from vpem.core.rooms import room_for
 
-SCALES = frozenset(range(-1100, 100))
-"""Exponents that numbers can have."""
-FIRST_LAYERS, FIRST_WHOLE, FIRST_ERROR = 5, 2, 0.5
-"""Codes for each number in the first sum, from which EM sets out: the first two for all numbers, the others for what
-is then still wrong by so many nats, over the number of links."""
+FIRST_WHOLE, FIRST_ERROR = 2, 0.5
+"""Of the codes for each number in the first sum, from which EM sets out, the first two are for all numbers, the
+others for what is then still wrong by so many nats, over the number of links."""
 MOST_SILENT = 0.1
 """Nats below which a change may be silent, at most, where a row is not decided."""
 ROUNDING_ERROR = 1e-12
@@ -68,18 +62,6 @@ References = NDArray[np.uint16]
 """(n_rows,): against which component a row's ratios are."""
 PartsOf = Callable[[], Iterable[tuple[slice, Array | None]]]
 """A term, some rows after the other."""
-
-
-class Parts(NamedTuple):
-    """What a message says."""
-
-    scalars: Array
-    """What is added beside the rows, and what the reference's log-densities add up to."""
-    scales: tuple[int, ...]
-    codes: NDArray[np.uint8]
-    """(n_layers, n_rows * n_ratios): a first one, and what is left of it."""
-    present: NDArray[np.uint8]
-    """Bits of the rows that there are, in the first message; empty in others."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +133,7 @@ class Differences(Summation):
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)
         """Bytes, as many as it takes; never more than whole numbers would have."""
-        return Payload(max(_most_coded(shape), 8 * shape.n_values), "u1", is_fixed=False)
+        return Payload(max(most_coded(shape), 8 * shape.n_values), "u1", is_fixed=False)
 
     def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
         """From a message that says nothing to a byte for each entry; other sums are whole."""
@@ -161,7 +143,7 @@ class Differences(Summation):
         n_entries = shape.n_rows * max(shape.width - 1, 0)
         nothing = np.zeros(0, dtype=np.uint8)
         silent = Parts(np.zeros(shape.n_scalars + 1), (0,), np.zeros((1, n_entries), dtype=np.uint8), nothing)
-        fewest, most = len(_write(silent)), _most_coded(shape)
+        fewest, most = len(pack(silent)), most_coded(shape)
         low, high = (min(fewest + math.ceil(share * n_entries), most) for share in USUAL)
         return Lengths(fewest, (low, high), most)
 
@@ -210,11 +192,11 @@ class Differences(Summation):
         if step >= self.around.tree(place.network).depth:
             ((sender, message),) = received.items()
             return _down(place, sender, state, message)
-        found = [_read(place, sender, state, message) for sender, message in received.items()]
+        found = [parse(place, sender, message, is_first=_is_first(state)) for sender, message in received.items()]
         below, bits = _moved(state["below"], state["references"], found), state["bits"]
         for parts in found:
             bits = bits | parts.present
-        said = {f"{SAID} below {number:05}": _tail(place, one) for number, one in enumerate(received.values())}
+        said = {f"{SAID} below {number:05}": tail_of(place, one) for number, one in enumerate(received.values())}
         state = {**state, **said, "below": below, "bits": bits}
         return self._up(place, state, [parts.scalars for parts in found])
 
@@ -227,7 +209,7 @@ class Differences(Summation):
 
     def changes(self, state: Memory) -> Memory:
         """What messages have said, and the pace; nothing for a first sum, in which all is new, and for other sums."""
-        if "out" not in state or len(state["bits"]):
+        if "out" not in state or _is_first(state):
             return NO_MEMORY
         return {name: state[name] for name in state if name == "pace" or name.startswith(SAID)}
 
@@ -238,7 +220,7 @@ class Differences(Summation):
         for name in ("sent", "below", "total"):
             said = [changes[one] for one in sorted(changes) if one.startswith(f"{SAID} {name}")]
             if said:
-                found = [_read_tail(one, 1, n_rows * (width - 1)) for one in said]
+                found = [parse_tail(one, 1, n_rows * (width - 1)) for one in said]
                 after[name] = _moved(carry[name], references, found)
         return after
 
@@ -261,7 +243,7 @@ class Differences(Summation):
         references = state["references"]
         share = 1.0 if is_top else 1.0 / max(1, len(place.network.positions) - 1)
         n_codes = len(sent) * max(sent.shape[1] - 1, 0)
-        codes, scales, level = np.empty((_n_layers(state), n_codes), dtype=np.uint8), [], 0.0
+        codes, scales, level = np.empty((count_layers(is_first=_is_first(state)), n_codes), dtype=np.uint8), [], 0.0
         moved = sent
         changes = np.empty((len(sent), codes.shape[1] // max(1, len(sent))), dtype=np.uint16)
         steps, below = steps_for(sent), state["below"] if len(state["below"]) else None
@@ -279,11 +261,11 @@ class Differences(Summation):
                 add_decoded(steps, layer[None], np.array(scales[-1:]), references, moved, after)
             moved = after
         added = add_in_order([np.append(state["scalars"], level), *scalars])
-        out = _write(Parts(added, tuple(scales), codes, state["bits"]))
+        out = pack(Parts(added, tuple(scales), codes, state["bits"]))
         state = {**state, "terms": NO_TERMS, "thresholds": NO_THRESHOLDS}  # not needed again
         if is_top:
             return _down(place, place.position, state, out, moved)
-        return {**state, "sent": moved, "out": out, f"{SAID} sent": _tail(place, out)}
+        return {**state, "sent": moved, "out": out, f"{SAID} sent": tail_of(place, out)}
 
 
 KEPT = ("sent", "below", "total", "pace", "present")
@@ -318,7 +300,7 @@ def _down(
     """The total, moved by the bytes that all get."""
 
     def move() -> tuple[NDArray[Any], ...]:
-        parts = _read(place, sender, state, message)
+        parts = parse(place, sender, message, is_first=_is_first(state))
         total = _moved(state["total"], state["references"], [parts]) if moved is None else moved
         return (
             total,
@@ -337,8 +319,13 @@ def _down(
         "bits": bits,
         "present": present,
         "out": message,
-        f"{SAID} total": _tail(place, message),
+        f"{SAID} total": tail_of(place, message),
     }
+
+
+def _is_first(state: Memory) -> bool:
+    """Whether a sum has none before it: it says which rows there are."""
+    return len(state["bits"]) > 0
 
 
 def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Array:
@@ -375,62 +362,3 @@ def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, 
 
     references, thresholds = once(f"thresholds {silence}", [total, pace], find)
     return references, thresholds
-
-
-# Messages
-
-
-def _most_coded(shape: Shape) -> int:
-    """Bytes of a message of changes, at most."""
-    n_codes = FIRST_LAYERS * shape.n_rows * max(shape.width - 1, 0) + shape.n_rows // 8 + 1
-    return 8 * (shape.n_scalars + 1) + FIRST_LAYERS * SCALE.itemsize + most_compressed(n_codes)
-
-
-def _write(parts: Parts) -> NDArray[np.uint8]:
-    plain = np.append(parts.codes, parts.present) if len(parts.present) else parts.codes.ravel()
-    head = parts.scalars.astype("<f8").tobytes() + np.array(parts.scales, SCALE).tobytes()
-    message = np.frombuffer(head + compress(plain), np.uint8)
-    tell("plain", message, plain)
-    return message
-
-
-def _read(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Parts:
-    """What a neighbour says; WrongMessageError if it cannot be."""
-    shape = place.shape
-    n_first = 8 * (shape.n_scalars + 1)
-    try:
-        if len(message) < n_first:
-            raise ValueError(f"expected at least {n_first} bytes, got {len(message)}")
-        scalars = np.frombuffer(message[:n_first].tobytes(), "<f8").astype(np.float64)
-        n_codes, plain = shape.n_rows * max(shape.width - 1, 0), told("plain", message)
-        parts = _read_tail(message[n_first:], _n_layers(state), n_codes, len(state["bits"]), plain)
-    except ValueError as error:
-        raise WrongMessageError(sender, f"a message of changes: {error}") from None
-    most = 1e300 / len(place.network.positions)  # so that no sum of them is infinite
-    if not SCALES.issuperset(parts.scales) or not (np.abs(scalars) < most).all():
-        raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
-    return parts._replace(scalars=scalars)
-
-
-def _tail(place: Place, message: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A message without its scalars, by itself."""
-    (tail,) = once("tail", [message], lambda: (message[8 * (place.shape.n_scalars + 1) :].copy(),))
-    return tail
-
-
-def _read_tail(
-    tail: NDArray[np.uint8], n_layers: int, n_codes: int, n_bits: int = 0, plain: NDArray[np.uint8] | None = None
-) -> Parts:
-    """What the rest of a message says after its scalars; ValueError if it cannot be."""
-    n_head = n_layers * SCALE.itemsize
-    if len(tail) < n_head:
-        raise ValueError(f"expected at least {n_head} more bytes, got {len(tail)}")
-    scales = tuple(np.frombuffer(tail[:n_head].tobytes(), SCALE).tolist())
-    if plain is None:
-        plain = decompress(tail[n_head:].tobytes(), n_layers * n_codes + n_bits)
-    return Parts(np.zeros(0), scales, plain[: n_layers * n_codes].reshape(n_layers, -1), plain[n_layers * n_codes :])
-
-
-def _n_layers(state: Memory) -> int:
-    """More in the first sum, from which EM sets out."""
-    return FIRST_LAYERS if len(state["bits"]) else 1

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from vpem.core.network.copies import LEADER, find_codes, mixed, moved, settle
 from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.sharing import once
+from vpem.core.network.sharing import Arrays, once, tell, told
 from vpem.core.network.summation import Array, Lengths, Memory, Place, Shape, WrongMessageError, add_in_order
 
 SILENCE = 0.1
@@ -102,7 +101,7 @@ def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
         state |= {"values": carry["lead"] + scaled, "bits": np.zeros(0, dtype=np.uint8)}
     settle(state["values"])
     state |= {"begun": state["own"], "before": state["values"], "told": np.zeros(n_agents, dtype=np.uint8)}
-    return _speak(place, state)
+    return _speak(state)
 
 
 def combine(
@@ -118,16 +117,15 @@ def combine(
     weights, known, bits = averaging.weights[place.position], state["known"].copy(), state["bits"]
     copies, others = {}, []
     for peer, message in received.items():
-        parts = _read(place, peer, message)
-        old = state[_copy_of(peer)]
-        new, present = once(_copy_of(peer), [old, message], partial(_moved, place, peer, parts, old, len(bits)))
-        known[parts.told] = np.where(np.isnan(known[parts.told]), parts.scalars, known[parts.told])
+        news, scalars, new, present = _hear(place, peer, message, state[_copy_of(peer)], len(bits))
+        if len(scalars):
+            known[news] = np.where(np.isnan(known[news]), scalars, known[news])
         bits = bits | present
         copies[_copy_of(peer)] = new
         others.append((float(weights[peer]), new))
     values = mixed(state["values"], state["before"], momentum, state["own"], others)
     found = {**state, **copies, "values": values, "before": state["values"], "known": known, "bits": bits}
-    return found if step + 1 == n_rounds else _speak(place, found)
+    return found if step + 1 == n_rounds else _speak(found)
 
 
 def end(place: Place, state: Memory) -> tuple[Array, Memory]:
@@ -158,17 +156,17 @@ def _scaled(n_agents: int, terms: Array) -> tuple[Array, float]:
     return n_agents * behind, float(leading.sum() + behind[:, 0].sum())
 
 
-def _speak(place: Place, state: Memory) -> Memory:
+def _speak(state: Memory) -> Memory:
     """The next message, and the agent's copy as it will be for all."""
-    own, told, is_first = state["own"], state["told"].astype(bool), len(state["bits"]) > 0
+    own, is_first = state["own"], len(state["bits"]) > 0
     least = max(min(SILENCE * float(state["pace"][0]), MOST_SILENT), ROUNDING_ERROR)
     scale, codes, leaders = find_codes(state["values"], own, least, is_sparing=not is_first)
     is_known = ~np.isnan(state["known"]).any(axis=1)
-    news = is_known & ~told
+    news = is_known & ~state["told"].astype(bool)
     packed = compress(np.concatenate([codes, leaders.view(np.uint8), state["bits"]]))
     out = _write(Parts(news, state["known"][news], scale, packed))
-    bits = state["bits"]
-    new, _ = once(_copy_of(place.position), [own, out], lambda: (moved(own, scale, codes, leaders), bits))
+    new = moved(own, scale, codes, leaders)
+    tell("said", out, own, news, state["known"][news], new, state["bits"])
     return {**state, "own": new, "out": out, "told": np.asarray(is_known, dtype=np.uint8)}
 
 
@@ -223,8 +221,12 @@ def _read(place: Place, sender: Position, message: NDArray[np.uint8]) -> Parts:
     return Parts(told.astype(bool), scalars, scale, message[n_head + SCALE.itemsize :].tobytes())
 
 
-def _moved(place: Place, sender: Position, parts: Parts, old: Array, n_bits: int) -> tuple[NDArray[Any], ...]:
-    """The sender's copy as it has become, and its bits of rows."""
+def _hear(place: Place, sender: Position, message: NDArray[np.uint8], old: Array, n_bits: int) -> Arrays:
+    """Of which agents a message has scalars, and these; the sender's copy as it has become, and its bits of rows."""
+    said = told("said", message)
+    if said is not None and said[0] is old and len(said[-1]) == n_bits:
+        return said[1:]  # as the sender has it, in one process
+    parts = _read(place, sender, message)
     n_rows, width, _ = place.shape
     n_codes = n_rows * max(width - 1, 0)
     n_plain = n_codes + n_rows * LEADER.itemsize
@@ -235,4 +237,4 @@ def _moved(place: Place, sender: Position, parts: Parts, old: Array, n_bits: int
     leaders = np.frombuffer(plain[n_codes:n_plain].tobytes(), LEADER)
     if (leaders > width).any():
         raise WrongMessageError(sender, f"expected leaders among {width} components, got others")
-    return moved(old, parts.scale, plain[:n_codes], leaders), plain[n_plain:]
+    return parts.told, parts.scalars, moved(old, parts.scale, plain[:n_codes], leaders), plain[n_plain:]
