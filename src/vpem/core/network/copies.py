@@ -21,6 +21,7 @@ from vpem.core.network.coding import (
     decoding_table,
     encode,
     exponent_of,
+    steps_for,
 )
 
 Array = NDArray[np.float64]
@@ -32,17 +33,7 @@ LEADER = np.dtype("<u2")
 
 
 @compiled(PRECISE)
-def leader_of(rows, m):  # type: ignore[no-untyped-def]
-    """The first of a row's largest numbers; rows (n_rows, n_components)."""
-    leader, top = 0, rows[m, 0]
-    for k in range(1, rows.shape[1]):
-        leader = k if rows[m, k] > top else leader
-        top = max(top, rows[m, k])
-    return leader
-
-
-@compiled(PRECISE)
-def find_moves(values, copy, least, is_sparing, leaders, changes):  # type: ignore[no-untyped-def]
+def find_moves(steps, values, copy, least, is_sparing, leaders, changes):  # type: ignore[no-untyped-def]
     """How far a copy is behind, rounded, 0 where that does not matter; returns the largest of these numbers.
 
     values, copy (n_rows, n_components); changes (n_rows, n_components - 1) are whole numbers: a float's sign,
@@ -50,13 +41,18 @@ def find_moves(values, copy, least, is_sparing, leaders, changes):  # type: igno
     behind matters from a quarter of what it is behind beyond `DECIDED`. leaders (n_rows,): 0 where changes are
     against the component that leads in the copy; otherwise, as that has fallen far behind, one more than the number
     of the component that they are against. There are hardly any branches: which component leads, and what is silent,
-    cannot be foreseen.
+    cannot be foreseen. steps: see `steps_for`.
     """
-    n_rows, n_components = copy.shape
+    n_rows, n_components = copy.shape[0], len(steps) or copy.shape[1]
     largest = np.uint64(0)
     for m in range(n_rows):
-        leader, first = leader_of(copy, m), leader_of(values, m)
-        has_fallen = values[m, leader] < values[m, first] - DECIDED
+        leader, top, first, best = 0, copy[m, 0], 0, values[m, 0]
+        for k in range(1, n_components):
+            leader = k if copy[m, k] > top else leader
+            top = max(top, copy[m, k])
+            first = k if values[m, k] > best else first
+            best = max(best, values[m, k])
+        has_fallen = values[m, leader] < best - DECIDED
         leaders[m] = 1 + first if has_fallen else 0
         leader = first if has_fallen else leader
         here, before = values[m, leader], copy[m, leader]
@@ -73,16 +69,19 @@ def find_moves(values, copy, least, is_sparing, leaders, changes):  # type: igno
 
 
 @compiled(PRECISE)
-def move(codes, scale, leaders, copy, out):  # type: ignore[no-untyped-def]
+def move(steps, codes, scale, leaders, copy, out):  # type: ignore[no-untyped-def]
     """A copy, moved by what codes (n_rows * (n_components - 1),) stand for; copy, out (n_rows, n_components).
 
-    leaders (n_rows,) as in `find_moves`.
+    leaders (n_rows,) as in `find_moves`; steps: see `steps_for`.
     """
     table = decoding_table(scale)
-    n_rows, n_components = copy.shape
+    n_rows, n_components = copy.shape[0], len(steps) or copy.shape[1]
     for m in range(n_rows):
-        leader, i = leader_of(copy, m), m * (n_components - 1)
-        leader = np.int64(leaders[m]) - 1 if leaders[m] > 0 else leader
+        leader, top, i = 0, copy[m, 0], m * (n_components - 1)
+        for k in range(1, n_components):
+            leader = k if copy[m, k] > top else leader
+            top = max(top, copy[m, k])
+        leader = int(leaders[m]) - 1 if leaders[m] > 0 else leader
         top = copy[m, leader]
         out[m, leader] = top
         for j in range(n_components - 1):
@@ -123,7 +122,7 @@ def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) ->
     """The scale and the codes, (n_rows * (n_components - 1),), of what a copy lacks, and leaders that are told."""
     changes = np.empty((len(copy), max(copy.shape[1] - 1, 0)), dtype=np.uint16)
     leaders = np.empty(len(copy), dtype=LEADER)
-    scale = exponent_of(find_moves(values, copy, least, is_sparing, leaders, changes))
+    scale = exponent_of(find_moves(steps_for(copy), values, copy, least, is_sparing, leaders, changes))
     codes = np.empty(changes.size, dtype=np.uint8)
     encode(changes.ravel(), scale, codes)
     return scale, codes, leaders
@@ -132,7 +131,7 @@ def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) ->
 def moved(copy: Array, scale: int, codes: Bytes, leaders: Leaders) -> Array:
     """A copy after what was sent."""
     found = np.empty_like(copy)
-    move(codes, scale, leaders, copy, found)
+    move(steps_for(copy), codes, scale, leaders, copy, found)
     return found
 
 
