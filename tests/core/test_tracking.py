@@ -139,7 +139,7 @@ class Naive:
             lead = lead if z[m, lead] >= z[m].max() - 25 else int(np.argmax(z[m]))
             for k in range(z.shape[1]):
                 change, gap = (z[m, k] - z[m, lead]) - (q[m, k] - q[m, lead]), q[m, lead] - q[m, k]
-                threshold = least if self.is_first else max(least, (gap - 25) / 4)
+                threshold = least if self.is_first else max(least, (gap - 25) / 16)
                 found[m, k] = naive_round(change) if abs(change) >= threshold else 0.0
         sizes = np.array([math.frexp(change)[1] for change in found.ravel()]).reshape(found.shape)
         top = sizes[found != 0].max() if found.any() else 0
@@ -247,10 +247,27 @@ def test_sums_of_the_same_terms_become_exact(graph, hops, kind, seed):
     exact = ratios(by_row(terms.sum(axis=0), 4, 3))
     for _ in range(14):
         found = ratios(by_row(adder.add(terms, shape, SERIES, 0)[0], 4, 3))
-    # Components that are far behind may stay a quarter of what they are behind beyond 25 nats.
+    # Components that are far behind may stay a part of what they are behind beyond 25 nats.
     near = np.abs(exact - exact.max(axis=1, keepdims=True)) < 25
     near &= near[:, :1]
     assert np.abs(found - exact)[:, near].max(initial=0.0) < 1e-6
+
+
+@pytest.mark.parametrize("graph", [nx.path_graph(30), nx.barbell_graph(8, 4)], ids=["path", "barbell"])
+def test_no_agent_takes_a_component_that_is_far_behind_for_the_leading_one(graph):
+    """What is silent about decided rows adds up over rounds, as copies that are not moved pull on."""
+    network, rng, n, shape = network_on(graph), np.random.default_rng(1), len(graph), Shape(300, 3)
+    adder = MessageAdder(Consensus("auto"), network)
+    terms = 30 * rng.normal(size=(n, 300, 3)) - np.array([0, 500, 5000]) / n
+    for number in range(30):
+        terms += 1e-3 / (1 + number) * rng.normal(size=terms.shape)
+        found = by_row(adder.add(flat(terms), shape, SERIES, 0)[0], 300, 3)
+        exact = terms.sum(axis=0)
+        gaps = exact.max(axis=1, keepdims=True) - exact
+        far = gaps > 50
+        error = np.abs(found - found.max(axis=2, keepdims=True) + gaps)[:, far] / (gaps - 25)[far]
+        # A third was the most on nine networks; it would have to be 1.
+        assert number < 3 or error.max() < 0.5
 
 
 def test_rounding_and_momentum_do_not_make_numbers_grow():
@@ -455,7 +472,8 @@ def fit_fast(data, summation, engine="simulation", **arguments):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::vpem.FitWarning")
 def test_sums_that_are_too_short_are_caught_and_get_more_rounds(fast):
-    exact, misled, guarded = (fit_fast(fast, summation) for summation in (Tree(), Hasty(guarded=False), Hasty()))
+    ways = Tree(), Hasty(share=0.02, guarded=False), Hasty(share=0.02)
+    exact, misled, guarded = (fit_fast(fast, summation) for summation in ways)
     assert misled.log_likelihood_ < exact.log_likelihood_ - 1
     assert guarded.converged_
     assert guarded.log_likelihood_ == pytest.approx(exact.log_likelihood_, abs=1e-6)
