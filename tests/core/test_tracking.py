@@ -365,6 +365,16 @@ def test_wrong_messages_are_refused():
             summation.combine(places[0], 0, states[0], {1: wrong})
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1e303])
+@pytest.mark.parametrize("summation", [Consensus("auto"), Distant("auto")], ids=["shared", "read"])
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")
+def test_numbers_that_cannot_be_added_are_refused_in_one_process_too(summation, wrong):
+    terms = np.ones((4, 13))
+    terms[1, [0, 12]] = wrong
+    with pytest.raises(WrongMessageError):
+        MessageAdder(summation, network_on(nx.path_graph(4))).add(terms, Shape(4, 3, 1), SERIES, 0)
+
+
 def test_what_it_refuses():
     for rounds in ("Auto", 0, True, 1.5):
         with pytest.raises(ValueError, match="None, 'auto' or a whole number"):

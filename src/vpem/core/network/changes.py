@@ -59,7 +59,7 @@ def parse(place: Place, sender: Position, message: NDArray[np.uint8], *, is_firs
             raise ValueError(f"expected at least {n_first} bytes, got {len(message)}")
         scalars = np.frombuffer(message[:n_first].tobytes(), "<f8").astype(np.float64)
         n_codes, n_bits = shape.n_rows * max(shape.width - 1, 0), (shape.n_rows + 7) // 8 * is_first
-        (plain,) = told("plain", message) or (None,)
+        plain: NDArray[np.uint8] | None = told("plain", message)
         parts = parse_tail(message[n_first:], count_layers(is_first=is_first), n_codes, n_bits, plain)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None

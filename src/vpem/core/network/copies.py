@@ -32,8 +32,8 @@ LEADER = np.dtype("<u2")
 """A component's number and one, or 0, in a message."""
 SPARING = 16.0
 """Of what a component is behind beyond `DECIDED`, this part may be silent. Copies that are not moved pull on, so
-that averages are wrong by up to five such parts: with a quarter, as it is on a tree, agents on a path of thirty took
-components that were far behind for leading ones."""
+that averages are wrong by about five such parts (measured): with a quarter, as on a tree, agents on a path of thirty
+took components that were far behind for leading ones."""
 
 
 @compiled(PRECISE)
@@ -47,7 +47,7 @@ def find_moves(steps, values, copy, least, is_sparing, leaders, changes):  # typ
     of the component that they are against. There are hardly any branches: which component leads, and what is silent,
     cannot be foreseen. steps: see `steps_for`.
     """
-    n_rows, n_components = copy.shape[0], len(steps) or copy.shape[1]
+    n_rows, n_components = copy.shape[0] if copy.size else 0, len(steps) or copy.shape[1]
     largest = np.uint64(0)
     for m in range(n_rows):
         leader, top, first, best = 0, copy[m, 0], 0, values[m, 0]
@@ -79,7 +79,7 @@ def move(steps, codes, scale, leaders, copy, out):  # type: ignore[no-untyped-de
     leaders (n_rows,) as in `find_moves`; steps: see `steps_for`.
     """
     table = decoding_table(scale)
-    n_rows, n_components = copy.shape[0], len(steps) or copy.shape[1]
+    n_rows, n_components = copy.shape[0] if copy.size else 0, len(steps) or copy.shape[1]
     for m in range(n_rows):
         leader, top, i = 0, copy[m, 0], m * (n_components - 1)
         for k in range(1, n_components):
@@ -125,7 +125,7 @@ def settle(values):  # type: ignore[no-untyped-def]
 def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) -> tuple[int, Bytes, Leaders]:
     """The scale and the codes, (n_rows * (n_components - 1),), of what a copy lacks, and leaders that are told."""
     changes = np.empty((len(copy), max(copy.shape[1] - 1, 0)), dtype=np.uint16)
-    leaders = np.empty(len(copy), dtype=LEADER)
+    leaders = np.zeros(len(copy), dtype=LEADER)
     scale = exponent_of(find_moves(steps_for(copy), values, copy, least, is_sparing, leaders, changes))
     codes = np.empty(changes.size, dtype=np.uint8)
     encode(changes.ravel(), scale, codes)

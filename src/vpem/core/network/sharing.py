@@ -24,16 +24,16 @@ def once(name: str, given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Ar
     return made
 
 
-_told: dict[tuple[str, int], tuple[weakref.ref[NDArray[Any]], Arrays]] = {}
+_told: dict[tuple[str, int], tuple[weakref.ref[NDArray[Any]], Any]] = {}
 
 
-def tell(name: str, about: NDArray[Any], *known: NDArray[Any]) -> None:
+def tell(name: str, about: NDArray[Any], known: Any) -> None:
     """Let others in this process know what can be found out about this very array, as long as it is there."""
     key = name, id(about)
     _told[key] = weakref.ref(about, lambda _: _told.pop(key, None)), known
 
 
-def told(name: str, about: NDArray[Any]) -> Arrays | None:
+def told(name: str, about: NDArray[Any]) -> Any:
     """What was told about this very array; None if nothing was."""
     ref, known = _told.get((name, id(about)), (None, None))
     return known if ref is not None and ref() is about else None

@@ -16,6 +16,7 @@ agent to agent, each number once, so that all have it exactly.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -166,7 +167,8 @@ def _speak(state: Memory) -> Memory:
     packed = compress(np.concatenate([codes, leaders.view(np.uint8), state["bits"]]))
     out = _write(Parts(news, state["known"][news], scale, packed))
     new = moved(own, scale, codes, leaders)
-    tell("said", out, own, news, state["known"][news], new, state["bits"])
+    if _is_right(scale, state["known"][news], len(news)):
+        tell("said", out, (weakref.ref(own), (news, state["known"][news], new, state["bits"])))
     return {**state, "own": new, "out": out, "told": np.asarray(is_known, dtype=np.uint8)}
 
 
@@ -215,17 +217,22 @@ def _read(place: Place, sender: Position, message: NDArray[np.uint8]) -> Parts:
         raise WrongMessageError(sender, f"expected at least {n_head + SCALE.itemsize} bytes, got {len(message)}")
     scalars = np.frombuffer(message[n_first:n_head].tobytes(), "<f8").astype(np.float64).reshape(-1, width)
     (scale,) = np.frombuffer(message[n_head : n_head + SCALE.itemsize].tobytes(), SCALE).tolist()
-    most = 1e300 / n_agents  # so that no sum of them is infinite
-    if scale not in SCALES or not (np.abs(scalars) < most).all():
+    if not _is_right(scale, scalars, n_agents):
         raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
     return Parts(told.astype(bool), scalars, scale, message[n_head + SCALE.itemsize :].tobytes())
 
 
+def _is_right(scale: int, scalars: Array, n_agents: int) -> bool:
+    """Whether these are numbers, of which no sum is infinite."""
+    return scale in SCALES and bool((np.abs(scalars) < 1e300 / n_agents).all())
+
+
 def _hear(place: Place, sender: Position, message: NDArray[np.uint8], old: Array, n_bits: int) -> Arrays:
     """Of which agents a message has scalars, and these; the sender's copy as it has become, and its bits of rows."""
-    said = told("said", message)
-    if said is not None and said[0] is old and len(said[-1]) == n_bits:
-        return said[1:]  # as the sender has it, in one process
+    known = told("said", message)
+    if known is not None and known[0]() is old and len(known[1][-1]) == n_bits:
+        shared: Arrays = known[1]  # as the sender has it, in one process
+        return shared
     parts = _read(place, sender, message)
     n_rows, width, _ = place.shape
     n_codes = n_rows * max(width - 1, 0)
