@@ -14,7 +14,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 $(FIGURES): pyproject.toml
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { echo "no virtual environment: is $(PYTHON) 3.11 to 3.13, with venv?"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { echo "no virtual environment: is $(PYTHON) 3.11 or later, with venv?"; exit 1; }
 	$(INSTALL) '.[figures]'
 	@touch $@
 
@@ -38,8 +38,8 @@ types: $(STAMP) ## mypy --strict on src/
 docs: $(STAMP) ## the documentation, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-pytest: $(STAMP) ## the tests; REQUIRE_ALL=1 turns every skip into a failure
-	REQUIRE_ALL=$(REQUIRE_ALL) $(PYTEST)
+pytest: $(STAMP) ## the tests, or SELECT of them; REQUIRE_ALL=1 turns every skip into a failure
+	REQUIRE_ALL=$(REQUIRE_ALL) $(PYTEST) $(SELECT)
 
 # What a processor decides: the kernels that OpenBLAS takes, the instructions that numba compiles to. Settings that this
 # one cannot run are left out. numba keeps compiled code by name and features of the processor, so that none is mixed up.

@@ -44,8 +44,9 @@ MAY_IMPORT_EVERYTHING = {"", "cli"}
 
 # The same for the rooms of the core.
 CORE_MAY_IMPORT = {
-    "network": {"compiling", "rooms"},
+    "network": {"compiling", "rooms", "zstd"},
     "rooms": set(),
+    "zstd": set(),
     "compiling": set(),
     "blocks": {"network", "rows", "rooms", "compiling"},
     "decisions": {"network", "blocks", "rows"},
@@ -59,7 +60,7 @@ STANDARD = {"__future__", "abc", "collections", "contextlib", "dataclasses", "en
 CORE_MODULES = (
     STANDARD
     | {"numbers", "hashlib", "hmac", "typing", "msgspec", "numpy", "scipy", "numba", "networkx", "vpem"}
-    | {"weakref", "zstandard"}
+    | {"compression", "sys", "weakref", "zstandard"}
 )
 CORE_MUST_NOT_CALL = {"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
 # Ways of numpy, scipy and networkx to reach a file or a clock; of numpy.random only these names.

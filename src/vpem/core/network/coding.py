@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core import zstd
 from vpem.core.compiling import PRECISE, compiled
 from vpem.core.network.hubs import Position
 from vpem.core.network.summation import Place, WrongMessageError
@@ -241,12 +242,9 @@ def join_zeros(bits, others, plain):  # type: ignore[no-untyped-def]
 
 def compress(plain: Bytes) -> bytes:
     """Smaller bytes."""
-    import zstandard
-
     bits, others = np.packbits(plain != 0, bitorder="little"), np.empty(len(plain) + 1, np.uint8)
     others = others[: drop_zeros(plain, others)]
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
-    first, second = (compressor.compress(part.data) for part in (bits, others))
+    first, second = (zstd.compress(part.data, LEVEL) for part in (bits, others))
     return np.array([len(first)], LENGTH).tobytes() + first + second
 
 
@@ -256,28 +254,13 @@ def decompress(code: bytes, n_bytes: int) -> NDArray[np.uint8]:
         raise ValueError(f"expected at least {LENGTH.itemsize} bytes, got {len(code)}")
     end = LENGTH.itemsize + int(np.frombuffer(code[: LENGTH.itemsize], LENGTH)[0])
     n_bits = (n_bytes + 7) // 8
-    bits = np.frombuffer(_expand(code[LENGTH.itemsize : end], n_bits, n_bits), np.uint8)
+    bits = np.frombuffer(zstd.decompress(code[LENGTH.itemsize : end], n_bits, n_bits), np.uint8)
     count = int(count_ones(bits))
-    others = np.frombuffer(_expand(code[end:], min(count, n_bytes), n_bytes) + b"\0", np.uint8)
+    others = np.frombuffer(zstd.decompress(code[end:], min(count, n_bytes), n_bytes) + b"\0", np.uint8)
     if count != len(others) - 1:
         raise ValueError(f"expected {count} bytes that are not zero, got {len(others) - 1}")
     plain = np.empty(n_bytes, np.uint8)
     join_zeros(bits, others, plain)
-    return plain
-
-
-def _expand(code: bytes, least: int, most: int) -> bytes:
-    import zstandard
-
-    try:
-        found = zstandard.frame_content_size(code)
-        if not least <= found <= most:
-            raise ValueError(f"expected {least if least == most else f'{least} to {most}'} bytes, got {found}")
-        plain: bytes = zstandard.ZstdDecompressor(max_window_size=2**27).decompress(code, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise ValueError(f"expected compressed bytes, got others ({error})") from None
-    if len(plain) != found:
-        raise ValueError(f"expected {found} bytes, got {len(plain)}")
     return plain
 
 
