@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "privacy": {"core"},
     "meaning": {"core", "verdict", "words"},
     "words": set(),
-    "report": {"core", "figures", "files", "meaning"},
+    "report": {"core", "figures", "files", "meaning", "verdict"},
     "estimators": {"simulation", "core", "meaning", "privacy", "tables", "transports.inprocess", "verdict"},
     "verdict": set(),
     "metrics": set(),

@@ -120,7 +120,7 @@ def test_densities_and_probabilities_are_not_compared(folder):
 def test_select_by_held_out_rows(folder):
     arguments = ("select", *TABLES, "-k", "1..3", "--family", "hour=angles:24", "--starts", 1)
     said = vpem_says(*arguments, "--folds", 3, "-o", "s.csv", "--plot", "s.svg")
-    assert "best by BIC: 2 components; by ICL: 2" in said
+    assert "best by held-out rows: 2 components; by BIC: 2; by ICL: 2" in said
     found = rows("s.csv")
     assert float(found[1]["held_out"]) > float(found[0]["held_out"])
     assert float(found[1]["held_out"]) < float(found[1]["log_likelihood"])

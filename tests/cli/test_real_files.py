@@ -67,7 +67,7 @@ def test_fit_and_predict_with_a_file(name):
     said = vpem_says("predict", "model.vpem", name)
     assert (note in said) == (name not in ("packed.csv.gz", "default.csv"))
     assert [int(row["component"]) for row in rows("scores.csv")] == expected.predict(DATA).tolist()
-    assert "best by BIC: 3" in vpem_says("select", name, "-k", "2..3")
+    assert "best by held-out rows: 3 components; by BIC: 3" in vpem_says("select", name, "-k", "2..3")
 
 
 def test_forms_can_be_told():

@@ -274,15 +274,11 @@ def finding(severity, sentence="s", remedy="r", code="few_rows"):
         ([finding("note", "n", "")], "green", "Nothing was found wrong"),
         ([], "green", "Nothing was found wrong"),
         ([NOT_JUDGED], "not judged", "saved by an older version"),
-        (None, "not judged", "saved by an older version"),
     ],
 )
 def test_the_verdict_is_the_first_card(visit, tmp_path, cancer, findings, colour, words):
     model = copy.copy(cancer[0])
-    if findings is None:
-        del model.verdict_
-    else:
-        model.verdict_ = findings
+    model.verdict_ = findings
     write_report(model, cancer[1].data, tmp_path / "page.html")
     page = visit(tmp_path / "page.html")
     assert page.locator("main section").evaluate_all("all => all.map(one => one.id)") == SECTIONS

@@ -5,7 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from vpem.verdict import BlockFacts, Facts, Finding, before_the_run, best_at_edge, colour, in_words, judge
+from vpem.verdict import (
+    BlockFacts,
+    Facts,
+    Finding,
+    before_the_run,
+    best_at_edge,
+    colour,
+    in_program,
+    in_study,
+    in_words,
+    judge,
+)
 
 
 def block(**changes):
@@ -80,6 +91,17 @@ def test_nothing_is_wrong():
         ({"start_bounds": (-4.0, -4.5, -4.6)}, {"starts_apart": "amber"}),
         ({"start_bounds": (-4.0, -4.6, -4.001)}, {}),
         ({"start_bounds": (-4.0, -math.inf)}, {}),
+        ({"start_bounds": (-4.0, -4.5), "start_agreement": (0.98,)}, {"starts_apart": "note"}),
+        ({"start_bounds": (-4.0, -4.5), "start_agreement": (0.9,)}, {"starts_apart": "amber"}),
+        ({"start_bounds": (-4.0, -4.0, -4.0), "start_agreement": (1.0, 0.99)}, {}),
+        ({"start_bounds": (-4.0, -4.0, -4.0, -4.2), "start_agreement": (1.0, 1.0, 0.2)}, {"unstable": "note"}),
+        ({"start_bounds": (-4.0, -4.0, -4.0), "start_agreement": (0.4, 0.3)}, {"unstable": "amber"}),
+        ({"fewer_by_bic": 2, "fewer_by_icl": 1}, {"too_many_components": "amber"}),
+        ({"fewer_by_icl": 1}, {"overlapping": "amber"}),
+        ({"fewer_by_icl": 2}, {"overlapping": "note"}),
+        ({"lumped": (0, 2)}, {"too_few_components": "amber"}),
+        ({"row_names": ("customer",)}, {"row_names": "amber"}),
+        ({"twins": (("age", "years"),)}, {"twins": "amber"}),
         ({"blocks": [block(variances=np.array([[1.0, 1e-6]] * 3))]}, {"one_value": "red"}),
         ({"blocks": [block(variances=np.array([[1.0, 1e-12]] * 3), added=0.0)]}, {"one_value": "red"}),
         ({"blocks": [block(overall=np.array([4.0, 1e-8]))]}, {"scale": "red"}),
@@ -112,11 +134,48 @@ def test_columns_and_rounds_are_named():
     assert before_the_run(0.0, None) == before_the_run(None, None) == []
 
 
+def test_amber_tells_how_alike_the_starts_are():
+    (one,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(0.11, 0.13)))
+    (other,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(0.88, 0.90)))
+    assert "adjusted Rand index is 0.12 (median; lowest 0.11" in one.sentence
+    assert "adjusted Rand index is 0.89 (median; lowest 0.88" in other.sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "program", "study"),
+    [
+        ({"start_bounds": (-4.0, -4.5)}, "starts_apart", "--starts 8, or another --components", "starts = 8, or"),
+        (
+            {"effective_rows": (100.0, 80.0, 2.0)},
+            "few_rows",
+            "--shrinkage auto, --covariance tied, --covariance diag, or fewer components",
+            'shrinkage = "auto", covariance = "tied", covariance = "diag", or fewer components',
+        ),
+        ({"blocks": [block(overall=np.array([4.0, 1e-8]))]}, "scale", "--standardize, columns", "standardize = true"),
+        (
+            {"blocks": [block(variances=np.array([[1.0, 1e-6]] * 3))]},
+            "one_value",
+            "--family auto for columns of few values",
+            'families = "auto" for columns of few values',
+        ),
+        ({"converged": False}, "not_converged", "a larger --max-iter or --tol, or another --init", "max_iter or tol"),
+        ({"split": 0.04, "rounds_needed": 30}, "parties_disagree", "or --graph star", 'or links = "star"'),
+        ({"fewer_by_bic": 2}, "too_many_components", "--components 2", "components = 2"),
+    ],
+)
+def test_remedies_are_in_the_words_of_whoever_asked(changes, code, program, study):
+    (finding,) = (one for one in judge(facts(**changes)) if one.code == code)
+    assert program in in_program(finding).remedy
+    assert study in in_study(finding).remedy
+    assert "_" not in in_program(finding).remedy
+    assert "=" not in in_program(finding).remedy
+
+
 @pytest.mark.parametrize(
     ("sizes", "best", "remedy"),
     [
-        (range(1, 11), 10, "--components 1..20"),
-        (range(3, 7), 3, "--components 1..6"),
+        (range(1, 11), 10, "n_components=1..20"),
+        (range(3, 7), 3, "n_components=1..6"),
         (range(1, 11), 1, None),
         (range(1, 11), 4, None),
         ([5], 5, None),

@@ -87,11 +87,7 @@ def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None)
 
     if classes is None:
         return
-    known = (
-        [classes.get(one) for one in zip(*(rows.keys or {}).values(), strict=True)]
-        if isinstance(classes, dict)
-        else classes
-    )
+    known = classes_of(rows, classes)
     is_there = ~np.isnan(rows.values).all(axis=1) & np.array([one is not None for one in known])
     if not is_there.any():
         say("label: no row with a class has any value")
@@ -116,6 +112,13 @@ def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None)
         f"classes and components: adjusted Rand index {found.adjusted_rand:.3f}, normalized mutual information "
         f"{found.mutual_information:.3f}, accuracy {found.accuracy:.1%} ({as_count(len(given), 'row')})"
     )
+
+
+def classes_of(rows: Rows, classes: Classes) -> list[str | None]:
+    """Return the class of each row, None where it is not known."""
+    if not isinstance(classes, dict):
+        return classes
+    return [classes.get(one) for one in zip(*(rows.keys or {}).values(), strict=True)]
 
 
 def _responsibilities(model: VerticalMixture, values: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,6 +103,7 @@ def compare(
     Example: `vpem compare star.vpem ring.vpem people.csv --report compare.html`
     """
     from vpem.meaning import compare_models
+    from vpem.verdict import in_program
 
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_outputs([report], paths)
@@ -110,6 +112,7 @@ def compare(
     names = stems if len(set(stems)) == len(stems) else list(map(str, files))
     models = dict(zip(names, (vpem.load(path) for path in files), strict=True))
     found = compare_models(models, _same_rows(models, tables, id_column, form) if tables else None)
+    found = replace(found, findings=[[*map(in_program, own)] for own in found.findings])
     _print_facts(found)
     _print_agreement(found)
     if found.refusal:

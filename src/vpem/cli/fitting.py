@@ -79,7 +79,7 @@ def fit_model(model: VerticalMixture, rows: Rows, *, quiet: bool = False) -> boo
             model.set_params(callback=bar).fit(table)
             model.set_params(callback=None)
     model.feature_names_in_ = np.array(rows.names, dtype=object)
-    model._judge(model._facts)  # with the columns' names
+    model._judge(model._facts, model._sample)  # with the columns' names
     return bar.interrupted
 
 
@@ -204,7 +204,9 @@ def codes_of(families: str | dict[str, str]) -> Codes:
 
 def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:
     """What is known of the sums before anything is fitted."""
-    for finding in model.about_the_sum(rows.values.shape[1]):
+    from vpem.verdict import in_program
+
+    for finding in map(in_program, model.about_the_sum(rows.values.shape[1])):
         err.print(f"[yellow]note:[/yellow] {plain(finding.sentence)} Try: {plain(finding.remedy)}.", highlight=False)
 
 
@@ -213,7 +215,9 @@ def _report(model: VerticalMixture, rows: Rows, path: Path | None, title: str) -
 
     if path is None:
         return
-    write_report(model, table_of(model, rows), path, title=title)
+    from vpem.verdict import in_program
+
+    write_report(model, table_of(model, rows), path, title=title, wording=in_program)
     say(f"report: {path}")
 
 

@@ -72,10 +72,11 @@ def join(
     if fit is None:
         return
     from vpem.cli.summary import show_findings
+    from vpem.verdict import in_python
 
     end = "converged" if fit.converged else "ended"
     say(f"{end} after {fit.n_iter} iterations; verdict: {fit.colour}")
-    show_findings(fit.verdict)
+    show_findings(fit.verdict, in_python)  # in the words of a study already
     say(f"results: {fit.folder}")
     if strict and fit.colour == "red":
         raise typer.Exit(NOT_TRUSTED)

@@ -22,6 +22,7 @@ from vpem.cli.app import (
     Header,
     Id,
     Ignore,
+    Label,
     MaxIter,
     Parties,
     RegCovar,
@@ -40,8 +41,10 @@ from vpem.cli.app import (
     plainly,
     say,
 )
+from vpem.cli.clusters import classes_of
 from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of, fit_model, table_of, unfitted
 from vpem.cli.gathering import check_choices, gather
+from vpem.cli.labels import Classes, read_classes
 from vpem.cli.summary import count, show_findings
 from vpem.files import check_outputs
 from vpem.reading import TABLES, Form, TableError, write
@@ -59,11 +62,15 @@ NAMES = {"bic": "BIC", "icl": "ICL", "aic": "AIC"}
 """Criteria of which the smallest is the best."""
 
 
+FOLDS = 5
+"""Parts of which each is held out once, unless told otherwise."""
+
+
 @app.command()
 @plainly
 def select(
     tables: Tables,
-    components: Annotated[str, typer.Option("--components", "-k", help="From and to, as 1..10.")] = "1..10",
+    components: Annotated[str, typer.Option("--components", "-k", help="As 1..10, or as 2,3,5.")] = "1..10",
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
@@ -80,21 +87,26 @@ def select(
     shrinkage: Shrinkage = "auto",
     standardize: Standardize = None,
     seed: Seed = 0,
-    folds: Annotated[int, typer.Option(min=0, help="Also the likelihood of held-out rows, in so many folds.")] = 0,
+    label: Label = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(min=0, help="Parts of the rows that are held out in turn; 0: none.", show_default=str(FOLDS)),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or Parquet with all numbers.")] = None,
     picture: Annotated[Path | None, typer.Option("--plot", help="Picture, .png or .svg.")] = None,
 ) -> None:
-    """Compare numbers of components by BIC, ICL and AIC; the smaller, the better.
+    """Choose the number of components by the likelihood of held-out rows; BIC, ICL and AIC are shown beside it.
 
-    ICL counts components that overlap as worse: it asks for clusters, BIC for a density. With --folds, each part of
-    the rows is held out once, and the others are fitted: its log-likelihood per row, the larger the better. All
-    parties draw the same folds from the seed. A number of components whose fit collapses gets a row that says so.
+    Each part of the rows is held out once, and the others are fitted: the log-likelihood per held-out row, the larger
+    the better. The smallest number that is not clearly worse than the best one is chosen. BIC counts every
+    covariance as a free parameter, also where --shrinkage ties them together, and then asks for too few components;
+    ICL counts components that overlap as worse. A number of components whose fit collapses gets a row that says so.
 
-    Example: `vpem select people.csv --parties parties.toml --components 1..8 --folds 5 --plot select.png`
+    Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
     """
     if folds == 1:
         raise TableError("expected --folds of 2 or more, or 0 for none, got 1")
-    sizes = _range(components)
+    sizes = _sizes(components)
     form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
     check_choices(covariance=(covariance, COVARIANCES))
     check_outputs([output], tables, endings=TABLES)
@@ -103,8 +115,11 @@ def select(
     families = all_families(family, parties)
     model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
-    rows, partition = gather(tables, id_column, parties, ignore, form, codes=codes_of(families))
-    found = _compare_sizes(model.set_params(partition=partition), rows, sizes, folds)
+    classes = None if label is None else read_classes(tables, id_column, parties, label, form)
+    unused = [*ignore, *([] if label is None else [label])]
+    rows, partition = gather(tables, id_column, parties, unused, form, codes=codes_of(families))
+    search = _Search(model.set_params(partition=partition), rows, _n_folds(folds, rows), classes)
+    found = search.compare(sizes)
     if output is not None:
         write(output, {name: [one[name] for one in found] for name in found[0]})
     if picture is not None:
@@ -114,125 +129,192 @@ def select(
         say(f"picture: {picture}")
 
 
-def _compare_sizes(model: VerticalMixture, rows: Rows, sizes: list[int], folds: int) -> list[dict[str, Any]]:
-    """Fit with each number of components, and print how they compare; a row of numbers for each."""
-    from sklearn.base import clone
+class _Search:
+    """Fits with several numbers of components.
 
-    present = table_of(model, rows, ~np.isnan(rows.values).all(axis=1))
-    found: list[dict[str, Any]] = []
-    collapsed: dict[int, CollapsedComponentError] = {}
-    interrupted, best = False, model
-    for size in sizes:
-        own = clone(model).set_params(n_components=size)
-        try:
-            interrupted = fit_model(own, rows, quiet=size != sizes[0])
-            if interrupted:
-                err.print(f"ended at {size} components; what follows is of smaller ones")
-                break
-            found.append(_numbers(own, model, rows, present, folds))
-            if found[-1]["bic"] == min(one["bic"] for one in found if not one["collapsed"]):
-                best = own
-        except vpem.CollapsedComponentError as error:  # other numbers of components may do
-            collapsed[size] = error
-            known = dict.fromkeys([*NAMES, "log_likelihood", *(["held_out"] if folds else [])])
-            found.append({"components": size, **known, "collapsed": True})
-    if interrupted and len(found) == len(collapsed):
-        raise typer.Exit(INTERRUPTED)
-    _compare(found, collapsed)
-    _tell_pooling(best, present)
-    return found
+    Parameters
+    ----------
+    model : VerticalMixture
+        Not fitted.
+    rows : Rows
+    n_folds : int
+        0: no row is held out.
+    classes : Classes or None
+        Known classes of the rows.
+    """
+
+    def __init__(self, model: VerticalMixture, rows: Rows, n_folds: int, classes: Classes | None):
+        self.model, self.rows, self.n_folds, self.classes = model, rows, n_folds, classes
+        self.is_present = ~np.isnan(rows.values).all(axis=1)
+        self.table = table_of(model, rows, self.is_present)
+        self.found: list[dict[str, Any]] = []
+        self.held_out: dict[int, Any] = {}
+        """Log-density of each row, when it was held out, by the number of components."""
+        self.collapsed: dict[int, CollapsedComponentError] = {}
+
+    def compare(self, sizes: list[int]) -> list[dict[str, Any]]:
+        """Fit with each number of components, and print how they compare; a row of numbers for each."""
+        from sklearn.base import clone
+
+        interrupted, best = False, self.model
+        for size in sizes:
+            own = clone(self.model).set_params(n_components=size)
+            try:
+                interrupted = fit_model(own, self.rows, quiet=size != sizes[0])
+                if interrupted:
+                    err.print(f"ended at {size} components; what follows is of smaller ones")
+                    break
+                self.found.append(self._numbers(own))
+                if found_best(self.found) == size:
+                    best = own
+            except vpem.CollapsedComponentError as error:  # other numbers of components may do
+                self.collapsed[size] = error
+                self.found.append({"components": size, **dict.fromkeys(self._names()), "collapsed": True})
+        if interrupted and len(self.found) == len(self.collapsed):
+            raise typer.Exit(INTERRUPTED)
+        self._tell()
+        _tell_pooling(best, self.table)
+        return self.found
+
+    def _names(self) -> list[str]:
+        held, rand = ["held_out"] * bool(self.n_folds), ["adjusted_rand"] * (self.classes is not None)
+        return [*NAMES, "log_likelihood", *held, *rand]
+
+    def _numbers(self, fitted: VerticalMixture) -> dict[str, Any]:
+        """What is said of one number of components."""
+        if not fitted._has_families:
+            del fitted.feature_names_in_
+        criteria = {name: getattr(fitted, name)(self.table) for name in NAMES}
+        size = len(fitted.weights_)
+        found = {"components": size, **criteria, "log_likelihood": fitted.score(self.table)}
+        if self.n_folds:
+            self.held_out[size] = self._hold_out(fitted)
+            found["held_out"] = float(self.held_out[size].mean())
+        if self.classes is not None:
+            found["adjusted_rand"] = self._agreement(fitted, self.classes)
+        return {**found, "collapsed": False}
+
+    def _agreement(self, fitted: VerticalMixture, classes: Classes) -> float | None:
+        """Adjusted Rand index of the labels with known classes, of rows that have one."""
+        from sklearn.metrics import adjusted_rand_score
+
+        known = np.array(classes_of(self.rows, classes), dtype=object)[self.is_present]
+        has_class = np.array([one is not None for one in known], dtype=bool)
+        if not has_class.any():
+            return None
+        return float(adjusted_rand_score(known[has_class].astype(str), fitted.predict(self.table)[has_class]))
+
+    def _hold_out(self, fitted: VerticalMixture) -> Any:
+        """Log-density of each row under a fit that has not seen it; (n_rows,).
+
+        Families and categories are those of the whole columns, found at their party, which keeps them: no other
+        party learns more than from one fit. So a category that a part of the rows lacks is still one, with the
+        probability that smoothing gives it.
+        """
+        from sklearn.base import clone
+
+        from vpem.core.decisions.initial import shared_folds
+        from vpem.estimators.families import Families
+
+        present = np.flatnonzero(self.is_present)
+        numbers = shared_folds(int(self.model.random_state), len(present), self.n_folds)
+        own = clone(self.model).set_params(n_components=len(fitted.weights_))
+        known = Families(fitted._texts, fitted._coding) if own._has_families else None
+        found = np.empty(len(present))
+        for fold in range(self.n_folds):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", vpem.FitWarning)
+                kept = clone(own)
+                kept._known = known
+                kept.fit(table_of(own, self.rows, present[numbers != fold]))
+            found[numbers == fold] = kept.score_samples(table_of(own, self.rows, present[numbers == fold]))
+        return found
+
+    def _tell(self) -> None:
+        """Print all numbers, and which number of components is best."""
+        from vpem.verdict import best_at_edge
+
+        reason = next((f"with {count(size, 'component')}, {error}" for size, error in self.collapsed.items()), "")
+        fitted = [one for one in self.found if not one["collapsed"]]
+        if not fitted:
+            raise TableError(f"expected a fit for at least one number of components, got none: {reason}")
+        best = {name: min(fitted, key=lambda one: one[name])["components"] for name in NAMES}
+        if self.n_folds:
+            best["held_out"] = smallest_good(self.held_out)
+        self._print_table(best)
+        if reason:
+            err.print(f"[yellow]note:[/yellow] {plain(reason)}", highlight=False)
+        others = f"by BIC: {best['bic']}; by ICL: {best['icl']}; by AIC: {best['aic']}"
+        if self.n_folds:
+            say(f"best by held-out rows: {count(best['held_out'], 'component')}; {others}")
+        else:
+            say(f"best {others}")
+        chosen, name = (best["held_out"], "held-out rows") if self.n_folds else (best["bic"], "BIC")
+        show_findings(best_at_edge([one["components"] for one in fitted], chosen, name))
+
+    def _print_table(self, best: dict[str, int]) -> None:
+        heads = {"held_out": "held out", **NAMES, "log_likelihood": "log-lik./row", "adjusted_rand": "adj. Rand"}
+        digits = {"held_out": ".4f", "log_likelihood": ".4f", "adjusted_rand": ".3f"}
+        shown = [name for name in heads if name in self._names()]
+        table = Table("components", *(heads[name] for name in shown), box=None)
+        for one in self.found:
+            if one["collapsed"]:
+                table.add_row(str(one["components"]), "collapsed")
+                continue
+            cells = []
+            for name in shown:
+                mark = "" if name not in best else " *" if best[name] == one["components"] else "  "
+                cells.append("" if one[name] is None else f"{one[name]:{digits.get(name, ',.1f')}}{mark}")
+            table.add_row(str(one["components"]), *cells)
+        out.print(table, highlight=False)
+
+
+def smallest_good(held_out: dict[int, Any]) -> int:
+    """Return the smallest number of components that is within one standard error of the best on held-out rows."""
+    best = max(held_out, key=lambda size: float(held_out[size].mean()))
+    for size in sorted(held_out):
+        losses = held_out[best] - held_out[size]
+        if losses.mean() <= losses.std() / np.sqrt(len(losses)):
+            return size
+    return best
+
+
+def found_best(found: list[dict[str, Any]]) -> int:
+    """The number of components that is best so far, by held-out rows or else by BIC."""
+    fitted = [one for one in found if not one["collapsed"]]
+    if "held_out" in fitted[0]:
+        return int(max(fitted, key=lambda one: one["held_out"])["components"])
+    return int(min(fitted, key=lambda one: one["bic"])["components"])
+
+
+def _n_folds(given: int | None, rows: Rows) -> int:
+    """Folds, as far as the rows allow them."""
+    n_rows = int((~np.isnan(rows.values).all(axis=1)).sum())
+    if given is not None and n_rows < 2 * given:
+        raise TableError(f"expected at least {2 * given} rows for {given} folds, got {n_rows}; try --folds 0")
+    return FOLDS * (n_rows >= 2 * FOLDS) if given is None else given
 
 
 def _tell_pooling(best: VerticalMixture, present: Any) -> None:
-    """What parties would gain by pooling columns, where that is worth a word."""
+    """Say what parties would gain by pooling columns, where that is worth a word."""
     gains = best._pooling_gains(present) if hasattr(best, "weights_") else {}
     roots = [str(hub.root) for hub in best.hubs_] if gains else []
     for one, other in sorted(gains, key=lambda pair: -gains[pair])[:MOST_PAIRS]:
         if gains[one, other] >= WORTH_POOLING:
-            gain = f"{gains[one, other]:.2f} nats per row, at least"
-            say(plain(f"pooling {roots[one]} and {roots[other]} (--hops): {gain}, by the contributions alone"))
+            pair = f"the columns of {roots[one]} and {roots[other]} depend on each other within components"
+            gain = f"{gains[one, other]:.2f} nats per row or more"
+            say(plain(f"{pair}, which the model leaves out; with --hops, which pools them, it would gain {gain}"))
 
 
-def _numbers(fitted: VerticalMixture, model: VerticalMixture, rows: Rows, present: Any, folds: int) -> dict[str, Any]:
-    """What is said of one number of components."""
-    if not fitted._has_families:
-        del fitted.feature_names_in_
-    criteria = {name: getattr(fitted, name)(present) for name in NAMES}
-    found = {"components": len(fitted.weights_), **criteria, "log_likelihood": fitted.score(present)}
-    if folds:
-        found["held_out"] = _held_out(fitted, model, rows, folds)
-    return {**found, "collapsed": False}
-
-
-def _held_out(fitted: VerticalMixture, model: VerticalMixture, rows: Rows, n_folds: int) -> float:
-    """Log-likelihood per row of rows that the fit has not seen, each held out once.
-
-    Families and categories are those of the whole columns, found at their party, which keeps them: no other party
-    learns more than from one fit. So a category that a part of the rows lacks is still one, with the probability that
-    smoothing gives it.
-    """
-    from sklearn.base import clone
-
-    from vpem.core.decisions.initial import shared_folds
-    from vpem.estimators.families import Families
-
-    present = np.flatnonzero(~np.isnan(rows.values).all(axis=1))
-    if len(present) < 2 * n_folds:
-        raise TableError(f"expected at least {2 * n_folds} rows for {n_folds} folds, got {len(present)}")
-    numbers = shared_folds(int(model.random_state), len(present), n_folds)
-    own = clone(model).set_params(n_components=len(fitted.weights_))
-    known = Families(fitted._texts, fitted._coding) if own._has_families else None
-    total = 0.0
-    for fold in range(n_folds):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", vpem.FitWarning)
-            kept = clone(own)
-            kept._known = known
-            kept.fit(table_of(own, rows, present[numbers != fold]))
-        held = present[numbers == fold]
-        total += kept.score(table_of(own, rows, held)) * len(held)
-    return total / len(present)
-
-
-def _compare(found: list[dict[str, Any]], collapsed: dict[int, CollapsedComponentError]) -> None:
-    """Print all numbers, and which number of components is best."""
-    from vpem.verdict import best_at_edge
-
-    reason = next((f"with {count(size, 'component')}, {error}" for size, error in collapsed.items()), "")
-    fitted = [one for one in found if not one["collapsed"]]
-    if not fitted:
-        raise TableError(f"expected a fit for at least one number of components, got none: {reason}")
-    best = {name: min(fitted, key=lambda one: one[name])["components"] for name in NAMES}
-    has_folds = "held_out" in found[0]
-    if has_folds:
-        best["held_out"] = max(fitted, key=lambda one: one["held_out"])["components"]
-    table = Table("components", *NAMES.values(), "log-lik./row", *(["held out"] if has_folds else []), box=None)
-    for one in found:
-        size = one["components"]
-        if one["collapsed"]:
-            table.add_row(str(size), "collapsed")
-            continue
-        marks = {name: " *" if best[name] == size else "  " for name in best}
-        held = [f"{one['held_out']:.4f}{marks['held_out']}"] if has_folds else []
-        criteria = [f"{one[name]:,.1f}{marks[name]}" for name in NAMES]
-        table.add_row(str(size), *criteria, f"{one['log_likelihood']:.4f}", *held)
-    out.print(table, highlight=False)
-    if reason:
-        err.print(f"[yellow]note:[/yellow] {plain(reason)}", highlight=False)
-    more = f"; by held-out rows: {best['held_out']}" if has_folds else ""
-    say(f"best by BIC: {count(best['bic'], 'component')}; by ICL: {best['icl']}; by AIC: {best['aic']}{more}")
-    sizes = [one["components"] for one in fitted]
-    show_findings(best_at_edge(sizes, best["bic"]))
-    if has_folds and best["held_out"] != best["bic"]:
-        show_findings(best_at_edge(sizes, best["held_out"], "held-out rows"))
-
-
-def _range(text: str) -> list[int]:
-    first, _, last = text.partition("..")
+def _sizes(text: str) -> list[int]:
+    """Numbers of components, from `1..10`, `2,3,5` or one number."""
+    sizes: set[int] = set()
     try:
-        sizes = list(range(int(first), int(last or first) + 1))
+        for part in text.split(","):
+            first, _, last = part.partition("..")
+            sizes |= set(range(int(first), int(last or first) + 1))
     except ValueError:
-        sizes = []
-    if not sizes or sizes[0] < 1:
-        raise TableError(f"expected --components as 1..10 or as one number, got {text!r}")
-    return sizes
+        sizes = set()
+    if not sizes or min(sizes) < 1:
+        raise TableError(f"expected --components as 1..10, as 2,3,5 or as one number, got {text!r}")
+    return sorted(sizes)

@@ -22,6 +22,7 @@ HEADINGS = {
 
 if TYPE_CHECKING:
     from vpem import Finding, VerticalMixture
+    from vpem.verdict import Wording
 
 
 def describe(model: VerticalMixture) -> None:
@@ -95,8 +96,10 @@ def _likelihood(model: VerticalMixture) -> str:
     return f"{view}, per row" if exact is None else f"{exact:.4f} per row, exact; {view}"
 
 
-def show_findings(findings: Sequence[Finding]) -> None:
-    """Each in words, with what to try."""
-    for one in findings:
+def show_findings(findings: Sequence[Finding], wording: Wording | None = None) -> None:
+    """Print each in words, with what to try; by default in the program's own words."""
+    from vpem.verdict import in_program
+
+    for one in map(wording or in_program, findings):
         remedy = f" Try: {one.remedy}." if one.remedy else ""
         out.print(f"  {MARKS[one.severity]}: {plain(one.sentence + remedy)}", highlight=False, soft_wrap=True)

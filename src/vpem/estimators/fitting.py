@@ -27,6 +27,7 @@ from vpem.estimators import checks, judging
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.joined import Data, join_to_fit
 from vpem.estimators.progress import Progress
+from vpem.estimators.second_look import Sample, check_sample, take_sample
 from vpem.estimators.units import Units, find_units
 from vpem.simulation import fit as simulated
 from vpem.simulation.channel import Channel
@@ -66,13 +67,15 @@ class FittingMixture(FittedMixture):
 
     scale_: Array
     log_likelihood_: float
-    verdict_: list[Finding]
     traffic_: Traffic
     certificate_: Certificate
     _summation: Summation
     _seed: int
     _last_lower_bounds: Array | None
     _stream: Stream | None
+    _facts: Facts
+    _sample: Sample | None
+    _verdict: list[Finding] | None
     _held: dict[str, list[str]] | None = None
 
     def fit(
@@ -232,21 +235,55 @@ class FittingMixture(FittedMixture):
         self.disagreement_ = self.certificate_.disagreement
         self._stream = None
         self._stream_is_lost = False
-        self._judge(judging.gather_facts(problem, settings, result, certificate, **about))
-        judging.warn(self.verdict_, is_stopped=about["is_stopped"], stacklevel=4)
+        facts = judging.gather_facts(problem, settings, result, certificate, **about)
+        self._judge(facts, take_sample(problem, result, units.scale))
+        judging.warn(judge(self._named(facts)), is_stopped=about["is_stopped"], stacklevel=4)
         return self
 
-    def _judge(self, facts: Facts) -> None:
-        """Set the verdict, with columns by their names where they have some."""
+    def _judge(self, facts: Facts, sample: Sample | None = None) -> None:
+        """Keep what `verdict_` is made from."""
+        self._facts, self._sample, self._verdict = facts, sample, None
+
+    @property
+    def verdict_(self) -> list[Finding]:
+        """Findings, the worst first; `vpem.verdict.colour(model.verdict_)` sums them up.
+
+        Some checks fit smaller models to a sample of the rows. They run when the verdict is read for the first time.
+        """
+        if not hasattr(self, "_verdict"):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet, so it has no verdict_")
+        self._look_again()
+        if self._verdict is None:
+            self._verdict = judge(self._named(self._facts))
+        return self._verdict
+
+    @verdict_.setter
+    def verdict_(self, findings: list[Finding]) -> None:
+        self._verdict = findings
+
+    def _look_again(self) -> None:
+        """Run the checks of the sample, once, and drop it."""
+        if getattr(self, "_sample", None) is not None:
+            assert self._sample is not None, "just seen"
+            self._facts, self._sample = replace(self._facts, **check_sample(self._sample)), None
+
+    def __getstate__(self) -> Any:
+        """Copies and pickles have the findings, not the rows from which they are made."""
+        self._look_again()
+        return super().__getstate__()
+
+    def _named(self, facts: Facts) -> Facts:
+        """Facts with columns by their names, where they have some."""
         names = getattr(self, "feature_names_in_", None)
-        if names is not None:
-            blocks = [
-                replace(block, columns=[str(names[int(own)]) if own.isdecimal() else own for own in block.columns])
-                for block in facts.blocks
-            ]
-            facts = replace(facts, blocks=blocks)
-        self._facts = facts
-        self.verdict_ = judge(facts)
+        if names is None:
+            return facts
+
+        def name(own: str) -> str:
+            return str(names[int(own)]) if own.isdecimal() else own
+
+        blocks = [replace(block, columns=[*map(name, block.columns)]) for block in facts.blocks]
+        twins = [(name(one), name(other)) for one, other in facts.twins]
+        return replace(facts, blocks=blocks, row_names=[*map(name, facts.row_names)], twins=twins)
 
     def _partial_fit(self, X: Data) -> Self:
         settings = self._settings()

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from vpem.meaning import as_bytes, as_count, short_number
+from vpem.verdict import colour
 
 MOST_COMPONENTS = 12
 TOP_COLUMNS = 3
@@ -30,6 +31,8 @@ def model_html(model: Any) -> str:
         "traffic": f"{as_bytes(model.traffic_.bytes)} in {as_count(model.traffic_.messages, 'message')}, if "
         "this were a real network",
     }
+    if hasattr(model, "certificate_"):
+        lines["verdict"] = _verdict(model)
     if len(found.shares) > 1:
         best = sorted(range(len(names)), key=lambda column: -nats[column])[:5]
         lines["most informative"] = ", ".join(f"{names[c]} ({nats[c]:.2f} nats)" for c in best)
@@ -54,6 +57,15 @@ def _fit(model: Any) -> str:
     value = getattr(model, "log_likelihood_", model.lower_bound_)
     bound = f", log-likelihood {value:.4f} per row" if math.isfinite(value) else ""
     return f"{end} after {as_count(model.n_iter_, 'iteration')}{bound}"
+
+
+def _verdict(model: Any) -> str:
+    """Colour, then one line for each finding."""
+    findings = [
+        f"{one.severity}: {escape(one.sentence)}" + (f" Try: {escape(one.remedy)}." if one.remedy else "")
+        for one in model.verdict_
+    ]
+    return f"<b>{colour(model.verdict_)}</b>" + "".join(f"<div>{text}</div>" for text in findings)
 
 
 def _component(k: int, found: Any, names: list[str], labels: Any) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from vpem.meaning import verdict_of
 from vpem.report.places import place_agents
 from vpem.report.values import say, short
+from vpem.verdict import Wording
 
 MOST_TEXT = 1000
 """Characters of a finding's sentence at most."""
@@ -31,10 +32,10 @@ def all_agents(model: Any) -> list[Hashable]:
     return [*model.partition_, *(node for node in model.graph_ if node not in model.partition_)]
 
 
-def verdict_card(model: Any) -> dict[str, Any]:
+def verdict_card(model: Any, wording: Wording) -> dict[str, Any]:
     """The model's `verdict_`: its colour and its findings; no colour for a model that was not judged."""
     colour, findings = verdict_of(model)
-    return {"verdict": {"colour": colour, "findings": plain_findings(findings)}}
+    return {"verdict": {"colour": colour, "findings": plain_findings([*map(wording, findings)])}}
 
 
 def plain_findings(findings: Sequence[Any]) -> list[dict[str, str]]:

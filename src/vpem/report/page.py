@@ -22,6 +22,7 @@ from vpem.report import cards, clusters
 from vpem.report.bins import SMALLEST_COUNT
 from vpem.report.features import features_card
 from vpem.report.sheet import fill_sheet, write_sheet
+from vpem.verdict import Wording, in_python
 
 Array = NDArray[np.float64]
 
@@ -47,6 +48,7 @@ def write_report(
     *,
     title: str = "vpem report",
     feature_names: Sequence[str] | None = None,
+    wording: Wording = in_python,
 ) -> None:
     """Write one HTML page about a fit, whole or not at all.
 
@@ -63,11 +65,20 @@ def write_report(
     title : str
     feature_names : sequence of str, optional
         By default the names of the fit, or else the columns' numbers.
+    wording : callable, default=vpem.verdict.in_python
+        How findings name settings; `in_program` and `in_study` are others.
     """
-    write_sheet(make_report(model, X, title=title, feature_names=feature_names), path)
+    write_sheet(make_report(model, X, title=title, feature_names=feature_names, wording=wording), path)
 
 
-def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names: Sequence[str] | None = None) -> str:
+def make_report(
+    model: Any,
+    X: Any,
+    *,
+    title: str = "vpem report",
+    feature_names: Sequence[str] | None = None,
+    wording: Wording = in_python,
+) -> str:
     """The page as text: style, script and data are in it, and nothing is loaded from elsewhere.
 
     It shows the verdict on the fit, profiles of the components, which parties and columns tell them apart, how sure
@@ -88,13 +99,18 @@ def make_report(model: Any, X: Any, *, title: str = "vpem report", feature_names
     """
     if getattr(model, "_has_families", False) and hasattr(model, "weights_"):
         coded = model._read(X)  # what features show; the model itself codes the table where it is asked for labels
-        return fill_sheet("page.html", SCRIPTS, title, describe(model, coded, title, feature_names, X))
+        return fill_sheet("page.html", SCRIPTS, title, describe(model, coded, title, feature_names, X, wording))
     table = _check(model, X)
-    return fill_sheet("page.html", SCRIPTS, title, describe(model, table, title, feature_names))
+    return fill_sheet("page.html", SCRIPTS, title, describe(model, table, title, feature_names, wording=wording))
 
 
 def describe(
-    model: Any, table: Table, title: str, feature_names: Sequence[str] | None, source: Any = None
+    model: Any,
+    table: Table,
+    title: str,
+    feature_names: Sequence[str] | None,
+    source: Any = None,
+    wording: Wording = in_python,
 ) -> dict[str, Any]:
     """All that the page shows, as plain values: what each card has, one after another.
 
@@ -103,7 +119,7 @@ def describe(
     agents, shown = cards.all_agents(model), clusters.without_small(model, len(table))
     return {
         "smallest": SMALLEST_COUNT,
-        **cards.verdict_card(model),
+        **cards.verdict_card(model, wording),
         **cards.facts_card(model, len(table), title),
         **cards.weights_card(model),
         **clusters.importance_card(shown, len(table)),

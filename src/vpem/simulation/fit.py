@@ -71,6 +71,7 @@ def fit(
     best: MixtureFit | None = None
     failure: CollapsedComponentError | None = None
     bounds: list[float] = []
+    ends: list[Mixture] = []
     for number in range(agreement.n_init if before is None else 1):
         watch.start(number)
         start = begin(problem, channel, agreement, given, number) if before is None else go_on(before, agreement)
@@ -84,13 +85,15 @@ def fit(
             continue
         watch.end(found.converged, found.n_iter, len(found.repairs))
         bounds.append(found.agreed_lower_bound)
+        ends.append(found.mixture)
         if best is None or is_better(found.agreed_lower_bound, best.agreed_lower_bound):
             best = replace(found, repairs=(*start.repairs, *found.repairs))
         if watch.stopped:
             break
     if best is None:
         raise failure or ValueError("expected at least one start, got none")
-    return replace(best, traffic=channel.traffic, start_bounds=tuple(bounds))
+    others = tuple(end for end in ends if end is not best.mixture)
+    return replace(best, traffic=channel.traffic, start_bounds=tuple(bounds), other_ends=others)
 
 
 def go_on(before: MixtureFit, agreement: Agreement) -> Start:

@@ -34,7 +34,7 @@ from vpem.simulation.model import Mixture, make_problem
 from vpem.studies.columns import Local
 from vpem.studies.shared import Study
 from vpem.tables import CodedTable
-from vpem.verdict import Finding, colour
+from vpem.verdict import Finding, colour, in_study
 
 Array = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
         model = _own_model(study, agent, local, len(names), (sent, received))
         model.feature_names_in_, model.n_features_in_ = np.array(names, dtype=object), len(names)
         model._judge(model._facts)  # with the columns' names
-        verdict = model.verdict_
+        verdict = [*map(in_study, model.verdict_)]
     joint = found.responsibilities
     fit = PartyFit(
         study=study.name,
@@ -102,7 +102,9 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
         if joint is not None:
             title = f"{study.name}: columns of {agent.name}"
             others = [str(one) for one in network.parties if str(one) != agent.name]
-            write_report(_seen(model, joint, others), _table(agent, local), folder / REPORT, title=title)
+            write_report(
+                _seen(model, joint, others), _table(agent, local), folder / REPORT, title=title, wording=in_study
+            )
     write_rows(folder / ROWS, fit.ids, fit.responsibilities)
     write_verdict(folder / VERDICT, fit)
     return fit

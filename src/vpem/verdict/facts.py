@@ -62,3 +62,15 @@ class Facts:
     rounds_needed: int | None = None
     """For an error factor that is negligible."""
     blocks: Sequence[BlockFacts] = ()
+    start_agreement: Sequence[float] = ()
+    """Adjusted Rand index of each other start's labels with those of the best one."""
+    fewer_by_bic: int | None = None
+    """A smaller number of components that BIC prefers."""
+    fewer_by_icl: int | None = None
+    """The same by ICL."""
+    lumped: Sequence[int] = ()
+    """Components whose rows fall into two heaps."""
+    row_names: Sequence[str] = ()
+    """Columns that look like ids, or numbers, of the rows."""
+    twins: Sequence[tuple[str, str]] = ()
+    """Columns of one block of which one is a multiple of the other, plus a constant."""

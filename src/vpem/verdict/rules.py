@@ -26,6 +26,8 @@ FAR_ABOVE = 10.0
 """A column whose variance is not so many times `reg_covar` is blurred by it."""
 ROWS_PER_COLUMN = 3.0
 """Effective rows for each column of a covariance matrix, below which it is uncertain."""
+SAME_CLUSTERS = 0.95
+"""Adjusted Rand index from which on two starts count as the same clusters."""
 MANY_NAMES = 4
 
 
@@ -123,7 +125,10 @@ def variances(facts: Facts) -> list[Finding]:
             f"In {_names(pinned)}, up to {most} of {facts.n_components} components sit on one value: their variance "
             "is reg_covar, which then decides how likely these rows are."
         )
-        remedy = "leave these columns out, or a reg_covar as large as differences that do not matter"
+        remedy = (
+            "VerticalMixture(families='auto') for columns of few values, counts or many zeros; leave these columns "
+            "out; or a reg_covar as large as differences that do not matter"
+        )
         found.append(Finding("one_value", "red", sentence, remedy))
     if small:
         sentence = f"reg_covar is not small beside the variance of {_names(small)}, and blurs the clusters there."
@@ -154,7 +159,11 @@ def few_rows(facts: Facts) -> list[Finding]:
     end = ", which is shrunk." if block.is_shrunk else ": it fits these rows, and hardly any others."
     columns = f"{len(block.columns)} columns of {block.party!r}"
     sentence = f"A component has {rows:.0f} effective rows for a covariance of the {columns}{end}"
-    remedy = "" if block.is_shrunk else "shrinkage='auto', covariance_type='tied' or 'diag', or fewer components"
+    remedy = (
+        ""
+        if block.is_shrunk
+        else "shrinkage='auto', covariance_type='tied', covariance_type='diag', or fewer components"
+    )
     return [Finding("few_rows", severity, sentence, remedy)]
 
 
@@ -179,23 +188,87 @@ def never_left_start(facts: Facts) -> list[Finding]:
     sentence = "EM never left its start: the labels are those of the start."
     if is_trap:
         sentence += " With so few rows for each column, every start is a maximum."
-    remedy = "shrinkage='auto', or covariance_type='tied' or 'diag'" if is_trap else ""
+    remedy = "shrinkage='auto', covariance_type='tied', or covariance_type='diag'" if is_trap else ""
     return [Finding("never_left_start", "amber" if is_trap else "note", sentence, remedy)]
 
 
 def starts_apart(facts: Facts) -> list[Finding]:
-    """Starts of which only one came to the best end."""
+    """Starts that ended in other places than the best one."""
     bounds = np.sort([bound for bound in facts.start_bounds if math.isfinite(bound)])[::-1]
-    if len(bounds) < 2:
+    if len(bounds) < 2 or facts.n_components == 1:
         return []
-    apart = max(10 * facts.tol, 1e-3)
-    if bounds[0] - bounds[1] <= apart:
+    agreement = sorted(facts.start_agreement)
+    alike = ""
+    if agreement:
+        middle = float(np.median(agreement))
+        alike = (
+            f" Between the best labels and those of the other starts, the adjusted Rand index is {middle:.2f} "
+            f"(median; lowest {agreement[0]:.2f}; 1 means the same clusters, 0 means chance)."
+        )
+    remedy = f"n_init={4 * len(bounds)}, or another n_components"
+    if bounds[0] - bounds[1] > max(10 * facts.tol, 1e-3):
+        severity: Severity = "note" if agreement and agreement[0] >= SAME_CLUSTERS else "amber"
+        sentence = (
+            f"Only one of {len(bounds)} starts reached the best likelihood; the next one is "
+            f"{bounds[0] - bounds[1]:.2g} per row below it, the last {bounds[0] - bounds[-1]:.2g}. Another start may "
+            f"be better still.{alike}"
+        )
+        return [Finding("starts_apart", severity, sentence, remedy if severity == "amber" else "")]
+    if agreement and agreement[0] < SAME_CLUSTERS:
+        severity = "note" if np.median(agreement) >= SAME_CLUSTERS else "amber"
+        sentence = f"The clusters depend on the start.{alike}"
+        return [Finding("unstable", severity, sentence, remedy if severity == "amber" else "")]
+    return []
+
+
+def too_many_components(facts: Facts) -> list[Finding]:
+    """Components that a smaller number could stand for."""
+    fewer, groups = facts.fewer_by_bic, facts.fewer_by_icl
+    if fewer is not None:
+        sentence = (
+            f"{facts.n_components} components are too many by BIC: after merging those that overlap, {fewer} "
+            f"{'describes' if fewer == 1 else 'describe'} these rows as well with fewer parameters."
+        )
+        more = " There may be no clusters." if fewer == 1 else ""
+        return [Finding("too_many_components", "amber", sentence + more, f"n_components={fewer}")]
+    if groups is not None:
+        sentence = (
+            f"The components overlap: as clusters (by ICL), {groups} would do instead of {facts.n_components}. The "
+            "components describe the density, but their borders are arbitrary."
+        )
+        severity: Severity = "amber" if groups == 1 else "note"
+        return [Finding("overlapping", severity, sentence, f"n_components={groups}" if groups > 1 else "")]
+    return []
+
+
+def too_few_components(facts: Facts) -> list[Finding]:
+    """Components in which there are several groups."""
+    if not facts.lumped:
         return []
-    sentence = (
-        f"Only one of {len(bounds)} starts came to the best end; the next one is {bounds[0] - bounds[1]:.2g} per row "
-        f"below it, the last {bounds[0] - bounds[-1]:.2g}. Another may be better still."
-    )
-    return [Finding("starts_apart", "amber", sentence, f"n_init={4 * len(bounds)}, or fewer components")]
+    which = ", ".join(map(str, facts.lumped[:MANY_NAMES])) + (", ..." if len(facts.lumped) > MANY_NAMES else "")
+    some = f"Component {which} contains" if len(facts.lumped) == 1 else f"Components {which} contain"
+    sentence = f"{some} separate groups of rows: there are more than {facts.n_components} clusters."
+    return [
+        Finding("too_few_components", "amber", sentence, f"n_components={facts.n_components + len(facts.lumped)}")
+    ]
+
+
+def odd_columns(facts: Facts) -> list[Finding]:
+    """Columns that should not be measurements, or that count twice."""
+    found = []
+    if facts.row_names:
+        columns = _names(facts.row_names)
+        look = "looks" if len(facts.row_names) == 1 else "look"
+        sentence = (
+            f"C{columns[1:]} {look} like ids or numbers of the rows: whole numbers, all different, evenly spread."
+        )
+        found.append(Finding("row_names", "amber", sentence, "leave it out, or make it the id of the rows"))
+    if facts.twins:
+        pairs = ", ".join(f"{one} and {other}" for one, other in facts.twins[:MANY_NAMES])
+        more = f", and {len(facts.twins) - MANY_NAMES} more pairs" if len(facts.twins) > MANY_NAMES else ""
+        sentence = f"Columns of one party repeat each other: {pairs}{more}. What they say counts twice."
+        found.append(Finding("twins", "amber", sentence, "leave one of each pair out"))
+    return found
 
 
 def best_at_edge(sizes: Sequence[int], best: int, criterion: str = "BIC") -> list[Finding]:
@@ -211,10 +284,10 @@ def best_at_edge(sizes: Sequence[int], best: int, criterion: str = "BIC") -> lis
     first, last = min(sizes), max(sizes)
     if best == last and first < last:
         sentence = f"The best number of components by {criterion}, {best}, is the largest that was tried."
-        return [Finding("edge", "amber", sentence, f"--components {first}..{2 * last}")]
+        return [Finding("edge", "amber", sentence, f"n_components={first}..{2 * last}")]
     if best == first > 1 and first < last:
         sentence = f"The best number of components by {criterion}, {best}, is the smallest that was tried."
-        return [Finding("edge", "amber", sentence, f"--components 1..{last}")]
+        return [Finding("edge", "amber", sentence, f"n_components=1..{last}")]
     return []
 
 
@@ -226,7 +299,10 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     one_row,
     variances,
     never_left_start,
+    too_many_components,
+    too_few_components,
     starts_apart,
+    odd_columns,
 )
 
 
@@ -241,7 +317,7 @@ def _worse(one: Severity | None, other: Severity | None) -> Severity | None:
 def _rounds(needed: int | None) -> str:
     if needed is None:
         return "a summation that is exact, or graph='star'"
-    return f"{needed:,} rounds, which rounds=None takes by itself; a graph with more links; or graph='star'"
+    return f"{needed:,} rounds, which is the default; a graph with more links; or graph='star'"
 
 
 def _more_rounds(facts: Facts) -> str:
