@@ -126,7 +126,7 @@ def test_the_shell_prints_what_the_tutorial_shows(followed):
     printed = iter(followed[1].splitlines())
     for line in shown:  # in this order
         assert any(is_same_line(found, line) for found in printed), f"not printed where the tutorial shows it: {line}"
-    assert "best by BIC: 6 components" in followed[1], "as the text says"
+    assert "best by held-out rows: 7 components" in followed[1], "as the text says"
 
 
 @pytest.mark.processors

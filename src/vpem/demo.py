@@ -61,7 +61,7 @@ def run(picture: str | None) -> None:
         f"""
 No party sent a column. The centralized methods need all columns in one place; VP-EM needs one sum per iteration,
 of 2 numbers a row. On the ring a sum takes 100 rounds between neighbours, the paper's setting (with three parties
-one round would do). What the parties' terms reveal to those who see them: docs/privacy.md.
+one round would do). What the parties' terms reveal to those who see them: vpem docs privacy.
 One more exact EM step would add {federated.certificate_.gain:.1e} per row to the federated fit; the
 responsibilities of the ring's roots differ by at most {ring.disagreement_:.1e}.
 """

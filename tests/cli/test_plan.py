@@ -68,10 +68,10 @@ def test_a_shape_on_a_ring():
 def test_the_example_of_the_documents():
     page = (Path(__file__).parents[2] / "docs" / "howto" / "scale-and-cost.md").read_text()
     [command] = re.findall(r"^vpem (plan --rows .*)$", page, re.M)
-    [shown] = re.findall(r"The second one prints\n\n```text\n(.*?)```", page, re.S)
+    [shown] = re.findall(r"the second one prints\n\n```text\n(.*?)```", page, re.S)
     printed = [line.rstrip() for line in run(*command.split()).stdout.splitlines()]
     for line, expected in zip(printed, shown.splitlines(), strict=True):
-        if "bound to be" not in line:  # the low end is zstandard's, of whatever version
+        if "at least" not in line:  # the low end is zstandard's, of whatever version
             assert line == expected
 
 
@@ -201,7 +201,10 @@ SHAPE = ["--rows", 100, "--parties", 4, "-k", 2]
         ([*SHAPE, "--columns", "x"], "got 4 parties and 'x'"),
         ([*SHAPE, "--columns", "0"], "got 4 parties and '0'"),
         ([*SHAPE, "--graph", "rnig"], "expected a graph by name"),
-        ([*SHAPE, "--init", "best"], "expected --init to be one of its words"),
+        (
+            [*SHAPE, "--init", "best"],
+            "labels, random or random_from_data, got 'best'",
+        ),
         ([*SHAPE, "--starts", 0], "expected n_init to be a whole number, 1 or more, got 0"),
         ([*SHAPE, "--accelerate", "more"], "expected accelerate to be None or 'squarem', got 'more'"),
         ([*SHAPE, "--graph", "ring", "--accelerate", "squarem", "--rounds", 3], "expected no --rounds with --accel"),

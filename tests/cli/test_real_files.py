@@ -135,7 +135,7 @@ def test_all_problems_of_all_files_are_one_message():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-k", "0"], "n_components to be a whole number, 1 or more, got 0"),
+        (["-k", "0"], "--components to be a whole number, 1 or more, got '0'"),
         (["-k", "2", "--covariance", "ful"], "did you mean 'full'?"),
         (["-k", "2", "--init", "kmean"], "did you mean 'kmeans'?"),
         (["-k", "2", "--graph", "rng"], "did you mean 'ring'?"),

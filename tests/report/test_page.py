@@ -64,7 +64,7 @@ def test_every_section_is_there_and_drawn(visit, cancer_page, cancer):
     assert [facts[name] for name in ("Rows", "Columns", "Parties", "Components")] == ["569", "30", "3", "2"]
     model = cancer[0]
     assert float(facts["Log-likelihood per row"]) == pytest.approx(model.log_likelihood_, rel=1e-4)
-    assert "docs/privacy.md" in page.locator("#traffic .note").inner_text()
+    assert "vpem docs privacy" in page.locator("#traffic .note").inner_text()
     assert page.locator("#traffic tbody tr").count() == 3
     assert "No component collapsed" in page.locator("#trajectory .about").inner_text()
     assert "graph\nring" in page.locator("#settings").inner_text()

@@ -1,7 +1,10 @@
 """The program `vpem`: arguments to calls of the library, nothing else."""
 
-from vpem.cli import fitting, selecting, planning, explaining, showing, studies, privacy, flower  # isort: skip (the order)
+from vpem.cli import fitting, selecting, planning, explaining, showing, studies, privacy, flower, manual  # isort: skip (the order)
 from vpem.cli.app import app
+
+COMMANDS = (fitting, selecting, planning, explaining, showing, studies, privacy, flower, manual)
+"""Modules whose commands are registered when they are imported."""
 
 
 def main() -> None:
@@ -9,4 +12,4 @@ def main() -> None:
     app()
 
 
-__all__ = ["main", "explaining", "fitting", "flower", "planning", "privacy", "selecting", "showing", "studies"]
+__all__ = ["main"]

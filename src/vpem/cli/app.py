@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 import vpem
+from vpem.core.settings import ACCELERATIONS, STARTS
 
 app = typer.Typer(
     name="vpem",
@@ -88,85 +89,174 @@ def common(
         raise typer.Exit()
 
 
-# Arguments that several commands have
+# Arguments that several commands have; `--help` shows them in these groups.
+
+TABLES_PANEL, MODEL_PANEL, UNITS_PANEL, NETWORK_PANEL, RESULTS_PANEL = (
+    "Tables",
+    "Model",
+    "Units",  # alone: its long negative form would narrow all the help of its group
+    "Network",
+    "Results",
+)
+
+
+def completing(*words: str) -> Callable[[str], list[str]]:
+    """Return what the shell's Tab key needs to complete one of some words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
+def of_tables(*names: str, **about: Any) -> Any:
+    """An option that says how tables are read."""
+    return typer.Option(*names, rich_help_panel=TABLES_PANEL, **about)
+
+
+def of_model(*names: str, **about: Any) -> Any:
+    """An option that says what is fitted, and how."""
+    return typer.Option(*names, rich_help_panel=MODEL_PANEL, **about)
+
+
+def of_network(*names: str, **about: Any) -> Any:
+    """An option that says how the parties are linked and add."""
+    return typer.Option(*names, rich_help_panel=NETWORK_PANEL, **about)
+
+
+def of_results(*names: str, **about: Any) -> Any:
+    """An option that says where results go."""
+    return typer.Option(*names, rich_help_panel=RESULTS_PANEL, **about)
+
+
+def check_seed(seed: int) -> int:
+    """Return a seed in its range, which `--help` need not show."""
+    if not 0 <= seed < 2**32:
+        raise typer.BadParameter(f"expected a whole number from 0 to {2**32 - 1}, got {seed}")
+    return seed
+
 
 Tables = Annotated[
     list[Path],
-    typer.Argument(help="CSV (however separated, also .gz or .zst) or Parquet; several, one per party, with --id."),
+    typer.Argument(
+        metavar="TABLE...",
+        help="CSV (any separator; .gz and .zst too) or Parquet; several, one per party, with --id.",
+    ),
 ]
 Id = Annotated[
     str | None,
-    typer.Option(
-        "--id", help="Column that names the rows, by which tables are joined; or several, as year,month,day."
-    ),
+    of_tables("--id", metavar="NAMES", help="Column that names the rows and joins the tables; or year,month,day."),
 ]
-Parties = Annotated[Path | None, typer.Option(help="TOML file: a table [parties], each with a list of its columns.")]
-Ignore = Annotated[list[str], typer.Option(help="Columns to leave out, as name,station; may be given several times.")]
+Parties = Annotated[
+    Path | None, of_tables(metavar="FILE", help="TOML file: a table [parties], each with a list of its columns.")
+]
+Ignore = Annotated[
+    list[str], of_tables(metavar="NAMES", help="Columns to leave out, as name,station; may be repeated.")
+]
 Family = Annotated[
     list[str],
-    typer.Option(
+    of_tables(
         "--family",
-        help="Families of columns, as rain=zeros, hour=angles:24 or visits=counts, or auto; words become categories. "
-        "What is not said is found out. Without this option all columns are Gaussian.",
+        metavar="FAMILY",
+        help="Families of columns, as rain=zeros, hour=angles:24 or visits=counts, or auto, which takes words as "
+        "categories and finds out the rest. Without this option all columns are Gaussian. May be repeated.",
+        autocompletion=completing("auto"),
     ),
 ]
 Label = Annotated[
     str | None,
-    typer.Option(help="Column of known classes: left out of the fit, and compared with the components afterwards."),
+    of_tables(metavar="NAME", help="Column of known classes: left out of the fit, and compared with its components."),
 ]
 Header = Annotated[
     bool | None,
-    typer.Option(
-        "--header/--no-header", help="Whether the first line of a CSV file has names.", show_default="found out"
-    ),
+    of_tables("--header/--no-header", help="Whether a CSV file begins with names.", show_default="found out"),
 ]
 Separator = Annotated[
-    str | None, typer.Option(help="Between the values of a CSV file: , ; | or tab.", show_default="found out")
+    str | None,
+    of_tables(metavar="MARK", help="Between the values of a CSV file: , ; | or tab.", show_default="found out"),
 ]
-Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV file: . or ,", show_default="found out")]
-Encoding = Annotated[str | None, typer.Option(help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")]
-Graph = Annotated[str, typer.Option(help="star, ring, path, complete, or a file with two linked parties per line.")]
-Hops = Annotated[int, typer.Option(help="Hops within which parties pool their columns at a root.")]
+Decimal = Annotated[
+    str | None, of_tables(metavar="MARK", help="Decimal mark of a CSV file: . or ,", show_default="found out")
+]
+Encoding = Annotated[
+    str | None, of_tables(metavar="NAME", help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")
+]
+Graph = Annotated[
+    str,
+    of_network(
+        metavar="GRAPH",
+        help="star, ring, path, complete, or a file with two linked parties per line.",
+        autocompletion=completing("star", "ring", "path", "complete"),
+    ),
+]
+Hops = Annotated[int, of_network(metavar="N", help="Hops within which parties pool their columns at a root.")]
 Way = Annotated[
     str | None,
-    typer.Option(
+    of_network(
         "--sum",
+        metavar="SUM",
         help="How the network adds. exact: a server, or a tree on other graphs; differences: the same with rounded "
         "changes, far fewer bytes; masked: only the sum can be read; consensus: the paper's averages; running: "
         "averages over links that lose messages.",
         show_default="exact",
+        autocompletion=completing("exact", "differences", "masked", "consensus", "running"),
     ),
 ]
-Accelerate = Annotated[str | None, typer.Option(help="squarem: extrapolate, for fewer iterations.")]
+Accelerate = Annotated[
+    str | None,
+    of_model(
+        metavar="METHOD",
+        help="squarem: extrapolate, for fewer iterations.",
+        autocompletion=completing(*ACCELERATIONS),
+    ),
+]
 Rounds = Annotated[
     str | None,
-    typer.Option(
-        help="Rounds of consensus for each sum; auto: few, as each sum goes on from the last one, and of rounded "
-        "changes. If not given, as many as the graph needs."
+    of_network(
+        metavar="N",
+        help="Rounds of consensus in each sum; auto: each sum continues the last one with rounded changes. By "
+        "default, as many as the graph needs.",
     ),
 ]
-Covariance = Annotated[str, typer.Option(help="full, tied, diag or spherical, within each block.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same result.")]
-Starts = Annotated[int, typer.Option("--starts", help="Number of starts, of which the best is kept.")]
-Tol = Annotated[float, typer.Option(help="Change of the log-likelihood per row below which a fit ends.")]
-MaxIter = Annotated[int, typer.Option(help="Iterations at most.")]
-RegCovar = Annotated[float, typer.Option(help="Added to every variance.")]
+Covariance = Annotated[
+    str,
+    of_model(
+        metavar="TYPE",
+        help="full, tied, diag or spherical, within each block.",
+        autocompletion=completing(*COVARIANCES),
+    ),
+]
+Seed = Annotated[int, of_model(metavar="N", callback=check_seed, help="The same seed gives the same result.")]
+Starts = Annotated[int, of_model("--starts", metavar="N", help="Number of starts, of which the best is kept.")]
+Tol = Annotated[float, of_model(metavar="X", help="Change of the log-likelihood per row below which a fit ends.")]
+MaxIter = Annotated[int, of_model(metavar="N", help="Iterations at most.")]
+RegCovar = Annotated[float, of_model(metavar="X", help="Added to every variance.")]
 Shrinkage = Annotated[
     str,
-    typer.Option(
-        help="For many columns beside the rows. auto: components with few rows are drawn toward what all have in "
-        "common; oas, or a number from 0 to 1: covariances are drawn toward their diagonals; none.",
+    of_model(
+        metavar="AMOUNT",
+        help="auto: components with few rows for their columns are drawn toward what all have in common; oas, or a "
+        "number from 0 to 1: covariances are drawn toward their diagonals; none.",
+        autocompletion=completing("auto", "oas", "none"),
     ),
 ]
 Standardize = Annotated[
     bool | None,
     typer.Option(
         "--standardize/--no-standardize",
-        help="Divide each column by its own deviation for the fit; results are in the columns' own units. By "
-        "default, unless the covariance is spherical.",
+        rich_help_panel=UNITS_PANEL,
+        help="Divide each column by its deviation for the fit; results keep the columns' units.",
+        show_default="unless --covariance spherical",
     ),
 ]
-Title = Annotated[str | None, typer.Option(help="Title of the report; the tables' names if not given.")]
-Strict = Annotated[bool, typer.Option("--strict", help="End with code 3 if the verdict on the fit is red.")]
-Init = Annotated[str, typer.Option(help="How to start: kmeans, k-means++, labels, random, random_from_data.")]
-BatchSize = Annotated[int | None, typer.Option(help="Rows in a batch (incremental EM); all, if not given.")]
+Title = Annotated[str | None, of_results(metavar="TEXT", help="Title of the report; the tables' names if not given.")]
+Strict = Annotated[bool, of_results("--strict", help="End with code 3 if the verdict on the fit is red.")]
+Init = Annotated[
+    str,
+    of_model(
+        metavar="START",
+        help="How to start: kmeans, k-means++, labels, random or random_from_data.",
+        autocompletion=completing(*STARTS),
+    ),
+]
+BatchSize = Annotated[int | None, of_model(metavar="N", help="Rows in a batch (incremental EM); all, if not given.")]

@@ -44,6 +44,8 @@ from vpem.cli.app import (
     Way,
     app,
     err,
+    of_model,
+    of_results,
     plain,
     plainly,
     say,
@@ -96,7 +98,7 @@ def table_of(model: VerticalMixture, rows: Rows, present: Any = slice(None)) -> 
 @plainly
 def fit(
     tables: Tables,
-    components: Annotated[int, typer.Option("--components", "-k", help="Number of components.")],
+    components: Annotated[str, of_model("--components", "-k", metavar="K", help="Number of components.")],
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
@@ -121,8 +123,10 @@ def fit(
     standardize: Standardize = None,
     seed: Seed = 0,
     label: Label = None,
-    output: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")] = Path("model.vpem"),
-    report: Annotated[Path | None, typer.Option(help="File for a report, a page of HTML.")] = None,
+    output: Annotated[Path, of_results("--out", "-o", metavar="FILE", help="File for the model.")] = Path(
+        "model.vpem"
+    ),
+    report: Annotated[Path | None, of_results(metavar="FILE", help="File for a report, a page of HTML.")] = None,
     title: Title = None,
     strict: Strict = False,
 ) -> None:
@@ -141,7 +145,9 @@ def fit(
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
     families = all_families(family, parties)
     model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
-    model.set_params(n_components=components, tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init)
+    model.set_params(
+        n_components=_number(components, tables), tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init
+    )
     model.set_params(hops=hops, batch_size=batch_size, accelerate=accelerate)
     model.set_params(summation=_summation(graph, way, rounds)).check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
@@ -231,11 +237,13 @@ def predict(
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
-    unusual: Annotated[int, typer.Option(min=0, help="Also name so many rows that fit worst.")] = 0,
-    output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("scores.csv"),
+    unusual: Annotated[int, of_results(metavar="N", min=0, help="Also name so many rows that fit worst.")] = 0,
+    output: Annotated[Path, of_results("--out", "-o", metavar="FILE", help="CSV or Parquet.")] = Path("scores.csv"),
     party: OwnFile = None,
     server: Server = False,
-    n_rows: Annotated[int | None, typer.Option("--rows", help="For the server of a star: how many new rows.")] = None,
+    n_rows: Annotated[
+        int | None, typer.Option("--rows", metavar="N", help="For the server of a star: how many new rows.")
+    ] = None,
     insecure: Insecure = False,
     family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
     without: Without = [],  # noqa: B006
@@ -274,7 +282,15 @@ def predict(
     say(f"{len(values):,} rows: {output}")
 
 
-def _title(tables: list[Path], components: int) -> str:
+def _number(components: str, tables: list[Path]) -> int:
+    """One number of components."""
+    if components.strip().isdecimal() and int(components) > 0:
+        return int(components)
+    several = f"; to compare several, vpem select {tables[0]} -k {components}" if set(components) & set(",.") else ""
+    raise TableError(f"expected --components to be a whole number, 1 or more, got {components!r}{several}")
+
+
+def _title(tables: list[Path], components: str) -> str:
     names = [path.name for path in tables]
     shown = names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more tables"]
     return f"{', '.join(shown)}, K={components}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from vpem.cli.app import err, plain
 from vpem.reading.dialect import Form
-from vpem.reading.problems import MOST_SHOWN, TableError, check_known, unknown
+from vpem.reading.problems import MOST_SHOWN, TableError, check_known, meant, unknown
 from vpem.study import read_parties
 
 if TYPE_CHECKING:
@@ -165,9 +165,9 @@ def check_choices(**options: tuple[str, Sequence[str]]) -> None:
     """Raise for options that are none of the words they may be; before any table is read."""
     wrong = []
     for option, (given, known) in options.items():
-        text = unknown(given, known, f"expected --{option.replace('_', '-')} to be one of its words:")
-        if text is not None:
-            wrong.append(text)
+        if given not in known:
+            words = f"{', '.join(known[:-1])} or {known[-1]}"
+            wrong.append(f"expected --{option.replace('_', '-')} to be {words}, got {given!r}{meant(given, known)}")
     if wrong:
         raise TableError("\n".join(wrong))
 

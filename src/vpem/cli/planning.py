@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from vpem.cli.app import (
     BatchSize,
     Decimal,
     Encoding,
+    Family,
     Graph,
     Header,
     Hops,
@@ -28,12 +30,16 @@ from vpem.cli.app import (
     Separator,
     Starts,
     app,
+    of_model,
+    of_network,
+    of_results,
+    of_tables,
     out,
     plain,
     plainly,
     say,
 )
-from vpem.cli.fitting import STARTS_THAT_SERVE
+from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of
 from vpem.cli.gathering import check_choices, gather, number_of_rounds
 from vpem.core.settings import STARTS
 from vpem.reading.dialect import Form
@@ -46,16 +52,21 @@ if TYPE_CHECKING:
     from vpem.core.network.summation import Summation
     from vpem.planning import Estimate, Plan
     from vpem.planning import Study as PlannedStudy
+    from vpem.reading.coding import Codes
     from vpem.studies.shared import Study as SharedStudy
+
+NARROW = ("choice", "bytes", "time", "sums")
+"""Columns for terminals of 80 characters."""
 
 Shape = tuple[dict[str, list[int]], int, Any]
 """Parties and the numbers of their columns; rows; their values, or None if there are no tables."""
 
 PartiesOrNumber = Annotated[
-    str | None, typer.Option(help="Number of parties, or a TOML file with a table [parties].")
+    str | None, of_tables(metavar="N|FILE", help="Number of parties, or a TOML file with a table [parties].")
 ]
 Columns = Annotated[
-    str | None, typer.Option(help="Columns of every party, as 3, or of each, as 3,1,2.", show_default="1")
+    str | None,
+    of_tables(metavar="N", help="Columns of every party, as 3, or of each, as 3,1,2.", show_default="1"),
 ]
 
 
@@ -66,13 +77,15 @@ def plan(
         list[Path], typer.Argument(help="The tables of `vpem fit`; or a study's file, or none, and --rows.")
     ] = [],  # noqa: B006 (typer's way to say: none)
     components: Annotated[
-        int | None, typer.Option("--components", "-k", min=1, help="Number of components, unless a study says it.")
+        int | None,
+        of_model("--components", "-k", metavar="K", min=1, help="Number of components, unless a study says it."),
     ] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Number of rows, if there are no tables.")] = None,
+    rows: Annotated[int | None, of_tables(metavar="N", min=1, help="Number of rows, if there are no tables.")] = None,
     parties: PartiesOrNumber = None,
     columns: Columns = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (likewise)
+    family: Family = [],  # noqa: B006
     header: Header = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -84,12 +97,14 @@ def plan(
     starts: Starts = STARTS_THAT_SERVE,
     batch_size: BatchSize = None,
     accelerate: Accelerate = None,
-    iterations: Annotated[str, typer.Option(help="Of EM in each start, from and to.")] = "20..100",
-    kmeans_iterations: Annotated[str, typer.Option(help="Of k-means in each start, from and to.")] = "5..60",
-    bandwidth: Annotated[str, typer.Option(help="Of each agent, in bits or bytes, as 1Gbit or 10MB/s.")] = "100Mbit",
-    latency: Annotated[str, typer.Option(help="Until a message arrives, as 20ms.")] = "20ms",
+    iterations: Annotated[str, of_model(metavar="RANGE", help="Of EM in each start.")] = "20..100",
+    kmeans_iterations: Annotated[
+        str, of_model("--kmeans-iterations", metavar="RANGE", help="Of k-means in each start.")
+    ] = "5..60",
+    bandwidth: Annotated[str, of_network(metavar="SPEED", help="Of each agent, as 1Gbit or 10MB/s.")] = "100Mbit",
+    latency: Annotated[str, of_network(metavar="TIME", help="Until a message arrives, as 20ms.")] = "20ms",
     seed: Seed = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, of_results("--json", help="For programs.")] = False,
 ) -> None:
     """Tell before a run what each way to add would send, how long that takes, and what sending the table would.
 
@@ -127,7 +142,9 @@ def plan(
             )
         if tables:
             form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
-            held, n_rows, values = _shape_of_tables(tables, id_column, parties, ignore, form, graph, [rows, columns])
+            codes = codes_of(all_families(family, None if parties is None else Path(parties)))
+            about_tables = tables, id_column, parties, ignore, form, graph, codes
+            held, n_rows, values = _shape_of_tables(*about_tables, [rows, columns])
         else:
             held, n_rows, values = _shape_given(rows, parties, columns)
         about: Any = {"init_params": init, "n_init": starts, "batch_size": batch_size, "hops": hops}
@@ -221,13 +238,15 @@ def _shape_of_tables(
     ignore: list[str],
     form: Form,
     graph: str,
+    codes: Codes,
     shape: list[Any],
 ) -> Shape:
     """The shape of tables, as a fit would see them."""
     if shape != [None, None]:
         raise TableError("expected no --rows and --columns with tables, which have a shape of their own")
     path = None if parties is None else Path(parties)
-    found, partition = gather(tables, id_column, path, ignore, form, lambda names: read_graph(graph, names))
+    check = partial(read_graph, graph)
+    found, partition = gather(tables, id_column, path, ignore, form, check, codes=codes)
     values = found.values[~np.isnan(found.values).all(axis=1)]
     return partition, len(values), values
 
@@ -251,21 +270,15 @@ def _tell(found: Plan, spans: dict[str, tuple[int, int]], own: Summation | None)
         f"{as_count(study.n_rows, 'row')}, {as_count(study.n_components, 'component')}, "
         f"{as_count(study.n_init, 'start')} of {_span(spans['iterations'], _number)} iterations of EM{moves}"
     )
-    rows = [_cells(found, one) for one in found.estimates]
-    shown = Table(box=None, pad_edge=False)
-    for place, name in enumerate(rows[0]):
-        shown.add_column(name, no_wrap=place == 0)
-    for row in rows:
-        shown.add_row(*map(plain, row.values()))
-    out.print(shown, highlight=False)
+    _print_table([_cells(found, one) for one in found.estimates])
     packed = "not known without the table" if table.gzipped is None else as_bytes(table.gzipped)
     seconds = as_time(table.bytes / found.line.bandwidth + found.line.latency)
     say(f"sending the table once: {as_bytes(table.bytes)}, {seconds}; gzipped: {packed}")
     for one in found.estimates:
         is_near = one.bytes.low > 0.9 * one.usual_bytes.low and one.bytes.high < 1.1 * one.usual_bytes.high
         if not one.has_fixed_length and (one.is_lossy or not is_near):
-            bounds = _span(one.bytes, as_bytes)
-            say(f"{one.name}: as long as messages were on real tables; the bytes are bound to be {bounds}")
+            low, high = map(as_bytes, one.bytes)
+            say(f"{one.name}: bytes as measured on real tables; at least {low}, at most {high}")
     from vpem.planning.estimates import short_name
 
     cheapest, quickest = found.cheapest, found.quickest
@@ -273,6 +286,22 @@ def _tell(found: Plan, spans: dict[str, tuple[int, int]], own: Summation | None)
         f"cheapest: {cheapest.name}, {_option(cheapest)}; quickest: {quickest.name}, {_option(quickest)}; "
         + (f"default: {found.default}" if own is None else f"the study's: {short_name(own)}")
     )
+
+
+def _print_table(rows: list[dict[str, str]]) -> None:
+    """All columns if the terminal has room for them without breaking a line, else the most important ones."""
+    shown = list(rows[0])
+    for names in (list(rows[0]), ["choice", "bytes", "x table", "rounds", "time", "sums"], list(NARROW)):
+        shown = [name for name in names if name in rows[0]]
+        widths = [max(len(name), *(len(row[name]) for row in rows)) + 2 for name in shown]
+        if sum(widths) <= out.width:
+            break
+    table = Table(*shown, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(plain(row[name]) for name in shown))
+    out.print(table, highlight=False)
+    if len(shown) < len(rows[0]):
+        say("a wider terminal shows more columns; --json has all numbers")
 
 
 def _tell_network(found: Plan) -> None:

@@ -36,6 +36,8 @@ from vpem.cli.app import (
     app,
     check_can_draw,
     err,
+    of_model,
+    of_results,
     out,
     plain,
     plainly,
@@ -70,7 +72,7 @@ FOLDS = 5
 @plainly
 def select(
     tables: Tables,
-    components: Annotated[str, typer.Option("--components", "-k", help="As 1..10, or as 2,3,5.")] = "1..10",
+    components: Annotated[str, of_model("--components", "-k", metavar="K", help="As 1..10, or as 2,3,5.")] = "1..10",
     parties: Parties = None,
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
@@ -90,10 +92,14 @@ def select(
     label: Label = None,
     folds: Annotated[
         int | None,
-        typer.Option(min=0, help="Parts of the rows that are held out in turn; 0: none.", show_default=str(FOLDS)),
+        of_model(
+            metavar="N", min=0, help="Parts of the rows that are held out in turn; 0: none.", show_default=str(FOLDS)
+        ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or Parquet with all numbers.")] = None,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Picture, .png or .svg.")] = None,
+    output: Annotated[
+        Path | None, of_results("--out", "-o", metavar="FILE", help="CSV or Parquet with all numbers.")
+    ] = None,
+    picture: Annotated[Path | None, of_results("--plot", metavar="FILE", help="Picture, .png or .svg.")] = None,
 ) -> None:
     """Choose the number of components by the likelihood of held-out rows; BIC, ICL and AIC are shown beside it.
 
@@ -301,9 +307,8 @@ def _tell_pooling(best: VerticalMixture, present: Any) -> None:
     roots = [str(hub.root) for hub in best.hubs_] if gains else []
     for one, other in sorted(gains, key=lambda pair: -gains[pair])[:MOST_PAIRS]:
         if gains[one, other] >= WORTH_POOLING:
-            pair = f"the columns of {roots[one]} and {roots[other]} depend on each other within components"
-            gain = f"{gains[one, other]:.2f} nats per row or more"
-            say(plain(f"{pair}, which the model leaves out; with --hops, which pools them, it would gain {gain}"))
+            pair, gain = f"{roots[one]} and {roots[other]}", f"{gains[one, other]:.2f} nats per row or more"
+            say(plain(f"columns of {pair} depend on each other within components: pooled (--hops), they gain {gain}"))
 
 
 def _sizes(text: str) -> list[int]:

@@ -59,7 +59,7 @@ def describe(model: VerticalMixture) -> None:
     pooled = sum(len(hub.members) - 1 for hub in hubs)
     pooling = f"{count(pooled, 'party', 'parties')} must send all columns to a root; "
     sent = pooling if pooled else "no column is sent; "
-    lines["revealed"] = sent + "contributions to the sums still tell a lot (docs/privacy.md)"
+    lines["revealed"] = sent + "contributions to the sums still tell a lot (vpem docs privacy)"
     if model.repairs_:
         lines["repairs"] = f"{len(model.repairs_)} (vpem show lists them)"
     table = Table(show_header=False, box=None, pad_edge=False)

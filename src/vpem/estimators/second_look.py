@@ -218,10 +218,10 @@ def _is_lumped(sample: Sample, rows: NDArray[np.bool_]) -> bool:
         return False
     found = _standardize(sample.X[:, columns])[rows]
     found -= found.mean(axis=0)
-    direction = np.random.default_rng(0).normal(size=found.shape[1])
+    direction: Any = np.random.default_rng(0).normal(size=found.shape[1])
     for _ in range(50):
-        direction = found.T @ (found @ direction)
-        direction /= max(float(np.linalg.norm(direction)), 1e-300)
+        moved = found.T @ (found @ direction)
+        direction = moved / max(float(np.linalg.norm(moved)), 1e-300)
     ordered = np.sort(found @ direction)
     n_rows, below = len(ordered), np.arange(1, len(ordered))
     sums = np.cumsum(ordered)

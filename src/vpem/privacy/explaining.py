@@ -210,7 +210,7 @@ def _attacks(agreement: Agreement, network: Network, rows: Rows | None) -> list[
         found.append(
             "Sums are repeated: over a whole fit, the total of the others is many equations for each row. With few "
             "parties of few columns, a party that knows some rows of another can estimate the rest well (the table "
-            "of repeated sums in docs/privacy.md). More parties, more columns and fewer iterations make it harder."
+            "of repeated sums in vpem docs privacy). More parties, more columns and fewer iterations make it harder."
         )
     if n_blocks == 2:
         found.append("Two parties: each can subtract its own terms from the sum, and has the other's.")
@@ -218,7 +218,7 @@ def _attacks(agreement: Agreement, network: Network, rows: Rows | None) -> list[
         found.append(
             "A column of categories takes few values, and so do the terms of parties whose columns are all such: an "
             "agent that can read a term, or a total of few of them, can tell which rows have the same category, "
-            "though not its name (docs/privacy.md). Masks do not end this if the total of all parties takes few "
+            "though not its name (vpem docs privacy). Masks do not end this if the total of all parties takes few "
             "values; a Gaussian column in the total does."
         )
     found.append(

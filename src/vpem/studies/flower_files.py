@@ -125,5 +125,5 @@ Then, with the server's own file on the machine of the SuperLink:
 flwr run . NAME --stream --run-config 'server="/path/to/server.toml"'
 ```
 
-A run that was interrupted goes on with the same command. All steps are in vpem's documentation, docs/howto/flower.md.
+A run that was interrupted goes on with the same command. `vpem docs howto/flower` shows all steps.
 """
