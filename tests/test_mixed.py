@@ -457,6 +457,41 @@ def test_one_amount_beside_zero_has_no_spread():
         VerticalMixture(2, families={"a": "counts:inf"}).fit(table)
 
 
+@pytest.mark.parametrize("engine", ["simulation", "agents"])
+@pytest.mark.parametrize("batch_size", [None, 150])
+def test_amounts_far_from_zero_keep_their_digits(engine, batch_size):
+    # Multiples of 2^-20 are exact near 2^27 as near 0, and amounts that all move by as much fit as before.
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=600)
+    rest, is_zero = np.round((rng.normal(size=600) + 4 * group) * 2**20) / 2**20 + 20, rng.random(600) < 0.4
+    other = rng.normal(size=600) + 3 * group
+    arguments = {"families": {0: "zeros:gaussian"}, "random_state": 0, "engine": engine, "batch_size": batch_size}
+    near, far = (
+        VerticalMixture(2, tol=1e-9, max_iter=500, **arguments).fit(
+            np.stack([np.where(is_zero, 0, x), other], axis=1)
+        )
+        for x in (rest, rest + 2.0**27)
+    )
+    expected, found = (one.parameters_[0]["others"].T[:3].copy() for one in (near, far))
+    found[1] -= 2.0**27
+    # A mean near 2^27 has 8 digits behind the point.
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    assert far.log_likelihood_ == pytest.approx(near.log_likelihood_, abs=1e-8)
+
+
+@pytest.mark.parametrize("text", ["zeros", "zeros:gaussian"])
+@pytest.mark.parametrize("size", [1e8, 1e9])
+def test_moments_of_amounts_far_from_zero_are_numpys(text, size):
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(2000) < 0.4, 0.0, size + 3 * rng.normal(size=2000))
+    model = VerticalMixture(1, families={0: text}).fit(np.stack([x, rng.normal(size=2000)], axis=1))
+    y = np.log(x[x > 0]) if text == "zeros" else x[x > 0]
+    _, mean, variance, *_ = model.parameters_[0]["others"][0]
+    # Logarithms of 1e9 +- 3 have 9 digits behind their common ones, of which squares keep 12.
+    assert mean == pytest.approx(y.mean(), rel=0, abs=1e-6 * y.std())
+    assert variance == pytest.approx(y.var(), rel=1e-11, abs=0)
+
+
 def test_hours_around_midnight():
     rng = np.random.default_rng(0)
     group = rng.integers(2, size=400)

@@ -113,6 +113,10 @@ class Family(ABC):
         del value
         return True
 
+    def recentre(self, everything: Array) -> Array:
+        """One component for all rows, around which statistics lose no digits; itself if they have lost none."""
+        return everything
+
     def settle(self, everything: Array) -> Array:
         """One component for all rows, with bounds that follow from it."""
         return everything

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.density import OWN, CollapsedComponentError
 from vpem.core.blocks.factors import variances
+from vpem.core.blocks.families import Family
 from vpem.core.blocks.features import Features
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.mixed_blocks import join_blocks, mixed_features, no_gaussian
@@ -217,10 +218,7 @@ class Mixed(DescribedMixed):
 
     def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
         """See `Density`. Only Gaussian columns can collapse: others have bounds."""
-        structure, others = Structure.of(previous), previous.others.copy()
-        for part, own in zip(structure.others, structure.statistics, strict=True):
-            before = previous.others[:, part.parameters]
-            others[:, part.parameters] = part.family.m_step(statistics.others[:, own], before, self.smoothing)
+        structure, others = Structure.of(previous), self._others(statistics, previous)
         if not len(structure.gaussian):
             return join_blocks(previous, others, previous), []
         inner, collapsed = self.gaussian.m_step(statistics, previous, columns.take(structure.gaussian))
@@ -259,19 +257,28 @@ class Mixed(DescribedMixed):
     ) -> list[Block]:
         """See `Density`; bounds follow from all rows."""
         first = [self.first(own) for own in columns]
+        statistics = collect(first)
+        others = [self._others(*pair) for pair in zip(statistics, first, strict=True)]
+        near = [_each(lambda f, p: f.recentre(p), *pair) for pair in zip(first, others, strict=True)]
+        if not all(map(np.array_equal, near, others)):
+            first = [join_blocks(block, own, block) for block, own in zip(first, near, strict=True)]
+            statistics = collect(first)
+            others = [self._others(*pair) for pair in zip(statistics, first, strict=True)]
         found = []
-        for own, before, statistics in zip(columns, first, collect(first), strict=True):
-            structure, others = Structure.of(before), before.others.copy()
-            for part, place in zip(structure.others, structure.statistics, strict=True):
-                sums, family = statistics.others[:, place], part.family
-                others[:, part.parameters] = family.settle(
-                    family.m_step(sums, before.others[:, part.parameters], self.smoothing)
-                )
-            inner = before
-            if len(structure.gaussian):
-                (inner,) = self.gaussian.overall([own.take(structure.gaussian)], partial(_given, [statistics]))
-            found.append(join_blocks(inner, others, before))
+        for own, before, sums, after in zip(columns, first, statistics, others, strict=True):
+            inner, chosen = before, Structure.of(before).gaussian
+            if len(chosen):
+                (inner,) = self.gaussian.overall([own.take(chosen)], partial(_given, [sums]))
+            found.append(join_blocks(inner, _each(lambda f, p: f.settle(p), before, after), before))
         return found
+
+    def _others(self, statistics: Statistics, previous: Block) -> Array:
+        """M-step of the columns that are no Gaussians; (n_components, n_parameters)."""
+        structure, others = Structure.of(previous), previous.others.copy()
+        for part, own in zip(structure.others, structure.statistics, strict=True):
+            before = previous.others[:, part.parameters]
+            others[:, part.parameters] = part.family.m_step(statistics.others[:, own], before, self.smoothing)
+        return others
 
     def start(self, centres: Array, everything: Block) -> Block:
         """See `Density`."""
@@ -323,6 +330,14 @@ class Mixed(DescribedMixed):
     def pack(self, blocks: Sequence[Block], layout: Layout) -> PackedMixed:
         """Gaussian columns in a few arrays, for compiled kernels, and tables for the others."""
         return PackedMixed(layout, blocks, is_matrix=self.is_matrix)
+
+
+def _each(change: Callable[[Family, Array], Array], block: Block, others: Array) -> Array:
+    """Parameters (n_components, n_parameters) of columns that are no Gaussians, changed by each one's family."""
+    found = others.copy()
+    for part in Structure.of(block).others:
+        found[:, part.parameters] = change(part.family, others[:, part.parameters])
+    return found
 
 
 def _given(statistics: list[Statistics], _: Sequence[Block]) -> Sequence[Statistics]:

@@ -22,6 +22,9 @@ LEAST_SHARE = 1e-9
 LEAST_VARIANCE = 0.01
 """Of the rest, within a component: as a share of the variance in all rows."""
 
+FAR = 1e4
+"""Squared distance, in variances, of the centre from the mean of the rest from which on squares lose digits."""
+
 SHARE, MEAN, VARIANCE, BOUND, CENTRE, SCALE = range(6)
 
 
@@ -29,8 +32,9 @@ SHARE, MEAN, VARIANCE, BOUND, CENTRE, SCALE = range(6)
 class Zeros(Smooth):
     """Parameters (n_components, 6): share of zeros; mean and variance of the other values, or of their logarithms.
 
-    The rest is the same for all components: the bound of the variance, and a centre and a scale, so that sums of
-    squares cost no digits.
+    The rest is the same for all components: the bound of the variance, and the centre and scale of the statistics.
+    Sums of squares around a centre near the mean of the rest lose no digits: no component's variance is below the
+    bound.
     """
 
     kind = "zeros"
@@ -144,6 +148,14 @@ class Zeros(Smooth):
     def can_be_constant(self, value: float) -> bool:
         """Zeros; other amounts have no spread."""
         return value == 0
+
+    def recentre(self, everything: Array) -> Array:
+        """Move the centre to the mean of the rest if it is far from there, as where zeros pull it away."""
+        _, mean, variance, _, centre, scale = everything.T
+        is_far, found = np.square(mean - centre) > FAR * variance, everything.copy()
+        found[:, CENTRE] = np.where(is_far, mean, centre)
+        found[:, VARIANCE] = np.where(is_far, scale**2, variance)  # that from there may be rounding alone
+        return found
 
     def settle(self, everything: Array) -> Array:
         """With the bound of the variance."""
