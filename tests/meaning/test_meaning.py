@@ -5,9 +5,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import stats
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import NotFittedError
 
+import vpem
 from test_own_density import Gamma
 from vpem import VerticalGaussianMixture, VerticalMixture, meaning
 from vpem.datasets import make_vertical_blobs
@@ -35,6 +37,30 @@ def gaps_in(X, share=0.3, seed=0):
 
 
 # Profiles
+
+
+@pytest.mark.parametrize("kind", ["frame", "array", "file"])
+def test_categories_that_are_numbers_have_means_of_these_numbers(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=500)
+    dose = np.where(rng.random(500) < 0.2 + 0.6 * group, 20, rng.choice([40, 80], size=500))
+    table = np.stack([dose, rng.normal(5 * group)], axis=1)
+    X = table if kind == "array" else pd.DataFrame(table, columns=["dose", "age"])
+    families = {0 if kind == "array" else "dose": "categorical"}
+    model = VerticalMixture(2, families=families, smoothing=0.0, tol=1e-10, max_iter=500, random_state=0).fit(X)
+    if kind == "file":
+        vpem.save(model, tmp_path / "model.vpem")
+        model = vpem.load(tmp_path / "model.vpem")
+    weights = model.predict_proba(X).T
+    weights /= weights.sum(axis=1, keepdims=True)
+    means = weights @ dose
+    deviations = np.sqrt((weights * np.square(dose - means[:, None])).sum(axis=1))
+    # At a maximum the moments are those of the rows, up to what tol leaves.
+    np.testing.assert_allclose(model.means_[:, 0], means, rtol=1e-5)
+    found = model.profile().query("column == 'dose' or column == '0'")
+    np.testing.assert_allclose(found[["mean", "deviation"]], np.stack([means, deviations], axis=1), rtol=1e-5)
+    overall = found[["overall_mean", "overall_deviation"]].to_numpy()
+    np.testing.assert_allclose(overall, [[dose.mean(), dose.std()]] * 2, rtol=1e-6)
 
 
 def test_profiles_are_moments_of_a_large_sample(model):
@@ -171,6 +197,40 @@ def test_unusual_rows_are_found_among_rows_with_gaps(model):
     assert 99 not in set(model.unusual_rows(frame, 500)["row"]), "a row without any value fits"
     with pytest.raises(ValueError, match="n_rows"):
         model.unusual_rows(frame, 0)
+
+
+@pytest.mark.parametrize("family", ["zeros", "zeros:gaussian"])
+def test_which_rows_are_unusual_does_not_depend_on_the_unit_of_amounts(family):
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=600)
+    spent = np.where(rng.random(600) < 0.3 + 0.3 * group, 0.0, np.exp(rng.normal(7 + group, 1.0)))
+    age, found = rng.normal(3 * group), []
+    for unit in (1.0, 2.0**-20):  # euros, and about millions, without rounding
+        table = pd.DataFrame({"spent": unit * spent, "age": age})
+        model = VerticalMixture(2, families={"spent": family}, random_state=0).fit(table)
+        found.append(model.unusual_rows(table, 600).sort_values("row"))
+    # Draws of the model round differently in another unit: one of 2,000 may change places.
+    tails = [one["tail_probability"].to_numpy() for one in found]
+    np.testing.assert_allclose(*tails, atol=1.1 / 2001)
+    np.testing.assert_allclose(*(one["score"] for one in found), atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["zeros", "zeros:gaussian"])
+def test_amounts_are_compared_with_zeros_by_their_deviation(family):
+    rng = np.random.default_rng(1)
+    x = np.where(rng.random(1000) < 0.3, 0.0, np.exp(rng.normal(5, 0.5, 1000)))
+    model = VerticalMixture(1, families=family).fit(x[:, None])
+    y = np.log(np.maximum(x, 1e-300)) if family == "zeros" else x
+    z = (y - y[x > 0].mean()) / y[x > 0].std()
+    share = (x == 0).mean()
+    of_zero, of_rest = np.log(share), np.log(1 - share) + stats.norm.logpdf(z)
+    # A row of the model fits as badly: an amount at least as far from the mean, or zero if that is as unlikely.
+    as_far = (1 - share) * 2 * stats.norm.sf(np.abs(z)) + share * (of_zero <= of_rest)
+    least = np.sqrt(np.maximum(2 * (of_rest.max() - of_zero), 0.0)) if of_zero < of_rest.max() else 0.0
+    expected = np.where(x == 0, share + (1 - share) * 2 * stats.norm.sf(least), as_far)
+    tails = model.unusual_rows(x[:, None], 1000).sort_values("row")["tail_probability"]
+    # Four standard errors of 2,000 draws.
+    assert np.abs(tails - expected).max() < 4 * np.sqrt(0.25 / 2000)
 
 
 # Imputation

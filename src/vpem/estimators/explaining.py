@@ -43,8 +43,8 @@ class ExplainedMixture(ABC):
             `deviation` within the component, `overall_mean` and `overall_deviation` of everyone, and `distance`:
             of the mean from everyone's, in overall deviations, with a sign. If some columns have categories, also
             `category`, the one whose share is farthest above everyone's, and `category_share`; the distance is then
-            that of the share. Without pandas a data frame of polars;
-            without both a table of Arrow.
+            that of the share. Means of words are means of their places in `categories_`, and say little unless there
+            are two. Without pandas a data frame of polars; without both a table of Arrow.
         """
         found, names, party_of = self._profile(), self._column_names(), self._party_of_column()
         n_components, n_features = found.means.shape
@@ -144,7 +144,9 @@ class ExplainedMixture(ABC):
             Worst first: `row` (its number in X), `tail_probability` that a row of the model with the same gaps fits
             as badly (at least 1 in 2001; some rows of a large table have small ones by chance), `score` (log-density
             against the expected one, in deviations), `log_density`, `component`, and the `column` farthest from the
-            component's mean, with its `distance` in the component's deviations. Otherwise as `profile`.
+            component's mean, with its `distance` in the component's deviations. Otherwise as `profile`. Only
+            `log_density` depends on units: to compare amounts with zeros, their densities are taken per deviation of
+            all amounts ("zeros": of their logarithms).
         """
         found, names = self._unusual_rows(X, n_rows), self._column_names()
         return frames.make_frame({**found, "column": [names[column] for column in found["column"]]})
@@ -259,7 +261,7 @@ class ExplainedMixture(ABC):
 
     def _profile(self) -> Profile:
         check_is_fitted(self, "weights_")
-        return meaning.make_profile(*self._parts())
+        return meaning.make_profile(*self._parts(), self._coding.numbers)
 
     def _column_information(self) -> list[Information]:
         """Of each column by itself, in the order of the table."""

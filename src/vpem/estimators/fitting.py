@@ -434,7 +434,7 @@ class FittingMixture(FittedMixture):
     ) -> None:
         """Set the fitted attributes that every kind of fit has, in the units of the table."""
         result = units.fit(result, network, back=True)
-        mixture, density = result.mixture, settings.density
+        mixture = result.mixture
         vars(self).pop("scale_", None)
         if units.scale is not None:
             self.scale_ = units.scale
@@ -443,7 +443,7 @@ class FittingMixture(FittedMixture):
         self.weights_ = mixture.weights.mean(axis=0)
         self.hub_weights_ = np.empty((len(network.hubs), settings.n_components))
         self.hub_weights_[:] = mixture.weights
-        self.means_ = network.assemble([density.means(block) for block in mixture.blocks])
+        self.means_ = self._profile().means
         self._show(mixture)
         self.hubs_ = network.named_hubs()
         self.partition_ = network.named_columns()

@@ -75,7 +75,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     weights_ : array of shape (n_components,)
     hub_weights_ : array of shape (n_hubs, n_components)
     means_ : array of shape (n_components, n_features)
-        Expected values.
+        Expected values; of words, of their places in `categories_`.
     parameters_ : list of dicts
         One for each block: its parameters, by the names of the density.
     families_ : dict

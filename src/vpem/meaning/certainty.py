@@ -83,7 +83,8 @@ def typicality(
     """How well each row fits, compared with rows of the model itself that have the same gaps.
 
     A log-density depends on how many columns a row has, so it is compared with those of rows that are drawn from the
-    model and lack the same columns. That makes rows with different gaps comparable.
+    model and lack the same columns. That makes rows with different gaps comparable. Zeros have probabilities and
+    amounts have densities; these are taken per deviation of all amounts, so that no column's unit matters.
 
     Parameters
     ----------
@@ -104,9 +105,11 @@ def typicality(
         Probability that a row of the model fits as badly or worse; at least ``1 / (n_draws + 1)``, and 1 for a row
         without any value.
     scores : array of shape (n_rows,)
-        Log-density less the one that the model expects, in standard deviations: it orders rows beyond all drawn ones.
+        The same less the one that the model expects, in standard deviations: it orders rows beyond all drawn ones.
     """
     reference = _Reference(weights, density, blocks, columns, n_draws, seed)
+    pairs = zip(blocks, columns, strict=True)
+    log_densities = log_densities + sum(density.log_units(block, weights, X[:, own].T) for block, own in pairs)
     tails, scores = np.ones(len(X)), np.zeros(len(X))
     patterns, numbers = np.unique(np.isnan(X), axis=0, return_inverse=True)
     order = np.argsort(numbers.ravel(), kind="stable")
@@ -134,7 +137,7 @@ class _Reference:
     ):
         rng = np.random.default_rng(seed)
         labels = rng.choice(len(weights), size=n_draws, p=weights)
-        self.log_weights, self.density = np.log(weights), density
+        self.weights, self.log_weights, self.density = weights, np.log(weights), density
         self.blocks, self.columns = blocks, [np.asarray(own) for own in columns]
         self.drawn = [density.sample(block, labels, rng).T for block in blocks]
         # Rows have many different gaps, but those within one block are few: what a block adds is kept for them.
@@ -153,7 +156,8 @@ class _Reference:
         if key not in self.kept:
             XT = self.drawn[number].copy()
             XT[gone] = np.nan
-            found = self.density.log_density(XT, self.blocks[number])
+            block = self.blocks[number]
+            found = self.density.log_density(XT, block) + self.density.log_units(block, self.weights, XT)
             if (len(self.kept) + 1) * found.size > MOST_KEPT:
                 self.kept.clear()
             self.kept[key] = found

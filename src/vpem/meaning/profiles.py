@@ -73,7 +73,11 @@ class Profile:
 
 
 def make_profile(
-    weights: Array, density: Density, blocks: Sequence[Block], columns: Sequence[Sequence[int]]
+    weights: Array,
+    density: Density,
+    blocks: Sequence[Block],
+    columns: Sequence[Sequence[int]],
+    numbers: Mapping[int, Array] | None = None,
 ) -> Profile:
     """Profile of a mixture.
 
@@ -84,18 +88,24 @@ def make_profile(
     blocks : sequence of Block
     columns : sequence of sequences of int
         Each block's column numbers.
+    numbers : mapping, optional
+        Column to the numbers that its categories are, (n_categories,); means of other categories are those of codes.
     """
     order = np.argsort(np.concatenate([np.asarray(own) for own in columns]))
     means = np.concatenate([density.means(block) for block in blocks], axis=1)[:, order]
     deviations = np.concatenate([density.deviations(block) for block in blocks], axis=1)[:, order]
-    overall = weights @ means
-    spread = np.sqrt(weights @ (deviations**2 + (means - overall) ** 2))
     categories = {
         int(column): found
         for block, own in zip(blocks, columns, strict=True)
         for place, column in enumerate(own)
         if (found := density.categories(block, place)) is not None
     }
+    for column, values in (numbers or {}).items():
+        means[:, column] = categories[column] @ values
+        squares = np.square(values - means[:, [column]])
+        deviations[:, column] = np.sqrt((categories[column] * squares).sum(axis=1))
+    overall = weights @ means
+    spread = np.sqrt(weights @ (deviations**2 + (means - overall) ** 2))
     periods = {
         int(column): period
         for block, own in zip(blocks, columns, strict=True)

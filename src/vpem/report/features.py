@@ -69,7 +69,7 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
                 "observed": observed,
                 "family": families.get(column),
                 **_categories(model, profile, column, shares.get(column), hidden),
-                **_parameters(model, column, profile.deviations[:, column], limits[place], hidden),
+                **_parameters(model, column, limits[place], hidden),
                 **profile_of(profile, nats[column], column, hidden),
             }
         )
@@ -119,23 +119,24 @@ def _categories(
     }
 
 
-def _parameters(
-    model: Any, column: int, deviations: Array, limits: Array, hidden: NDArray[np.bool_]
-) -> dict[str, Any]:
+def _parameters(model: Any, column: int, limits: Array, hidden: NDArray[np.bool_]) -> dict[str, Any]:
     """Means and deviations of one feature, (n_components,) each, in units of its figure; None where hidden.
 
     And curves, (n_components, N_POINTS), if they are not normal.
 
     A component that stands for fewer than `SMALLEST_COUNT` values would tell them.
     """
-    span = float(limits[1] - limits[0])
-    means = np.where(hidden, np.nan, (model.means_[:, column] - limits[0]) / span)
-    found = {"means": short(means), "deviations": short(np.where(hidden, np.nan, deviations / span))}
+    span, density = float(limits[1] - limits[0]), model._mixture.density
     b, hub = next((b, hub) for b, hub in enumerate(model.hubs_) if column in hub.columns)
-    mixture = model._mixture
+    block, place = model._mixture.blocks[b], list(hub.columns).index(column)
+    means, deviations = density.means(block)[:, place], density.deviations(block)[:, place]
+    found = {
+        "means": short(np.where(hidden, np.nan, (means - limits[0]) / span)),
+        "deviations": short(np.where(hidden, np.nan, deviations / span)),
+    }
     curves = None
     if not np.isnan(span):
-        curves = component_curves(mixture.density, mixture.blocks[b], list(hub.columns).index(column), limits)
+        curves = component_curves(density, block, place, limits)
     if curves is not None:  # otherwise they follow from means and deviations
         found["curves"] = short(np.where(hidden[:, None], np.nan, curves * span))
     return found

@@ -312,6 +312,21 @@ class Density(ABC):
         """What one column's log-densities are of: "density", which depends on the unit, "probability", or both."""
         return "density" if self.values(block, column) is None else "probability"
 
+    def log_units(self, block: Block, weights: Array, XT: Array) -> Array:
+        """Logarithms of the units of rows' densities, (n_rows,), where a column's values have different units.
+
+        A column that has probabilities at some values and densities at others has none in common: relative to each
+        other, they depend on the column's unit. A log-density plus this does not.
+
+        Parameters
+        ----------
+        block : Block
+        weights : array of shape (n_components,)
+        XT : array of shape (n_columns, n_rows)
+        """
+        del block, weights
+        return np.zeros(XT.shape[1])
+
     def point_mass(self, block: Block, column: int) -> Array | None:
         """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
         del block, column

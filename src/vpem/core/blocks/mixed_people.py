@@ -90,6 +90,14 @@ class DescribedMixed(Density):
         found = super().measure(block, column)
         return found if self.point_mass(block, column) is None else "density, and a probability of zero"
 
+    def log_units(self, block: Block, weights: Array, XT: Array) -> Array:
+        """See `Density`."""
+        found = np.zeros(XT.shape[1])
+        for part in Structure.of(block).others:
+            if isinstance(part.family, Zeros):
+                found += part.family.log_units(XT[part.column], block.others[:, part.parameters], weights)
+        return found
+
     def point_mass(self, block: Block, column: int) -> Array | None:
         """See `Density`."""
         for part in Structure.of(block).others:

@@ -207,6 +207,16 @@ class Zeros(Smooth):
         (mean, variance), share = self._rest(parameters), parameters[:, SHARE]
         return np.sqrt((1 - share) * (variance + share * mean**2))
 
+    def log_units(self, x: Array, parameters: Array, weights: Array) -> Array:
+        """See `Density`: the deviation of all that is not zero, or of its logarithm; 0 at zeros and gaps."""
+        share, mean, variance, *_ = parameters.T
+        shares = weights * (1 - share)
+        shares = shares / shares.sum()
+        deviation = np.sqrt(shares @ (variance + np.square(mean - shares @ mean)))
+        is_rest = x > 0 if self.is_log else ~np.isnan(x) & (x != 0)
+        derivative = np.log(np.where(is_rest, x, 1.0)) if self.is_log else 0.0
+        return np.where(is_rest, np.log(deviation) + derivative, 0.0)
+
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Family`."""
         share, mean, variance, *_ = parameters[labels].T
