@@ -157,6 +157,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: the fit was not judged."""
     categories: list[Categories] | msgspec.UnsetType = msgspec.UNSET
     """Of a model with families."""
+    on: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Of a model of tables that were joined: the columns that name the rows."""
 
 
 class PartOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

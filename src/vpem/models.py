@@ -114,6 +114,7 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
         rounds=model.traffic_.rounds,
         is_stream=getattr(model, "_stream", None) is not None,
         findings=None if NOT_JUDGED in model.verdict_ else [Found(*finding) for finding in model.verdict_],
+        on=list(model.on_) if hasattr(model, "on_") else msgspec.UNSET,
         **_plain_certificate(certificate),
         **_plain_families(model),
     )
@@ -343,8 +344,12 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
         model.scale_ = _array(archive, "scale", (about.n_features,), np.float64, path)
         _check(bool((model.scale_ > 0).all()), path, "a scale is not positive")
     model.n_features_in_ = about.n_features
-    if about.feature_names is not None:
-        model.feature_names_in_ = np.array(about.feature_names, dtype=object)
+    names = about.feature_names
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+        if isinstance(about.on, list):  # the parties were those of the tables, as they will be in another fit
+            model.partition, model.on_ = None, tuple(about.on)
+            model._held = {str(party): [names[c] for c in held] for party, held in model.partition_.items()}
     model.repairs_ = [Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in about.repairs]
     model._stream, model._stream_is_lost = None, about.is_stream
     if about.gain is not None and about.disagreement is not None:

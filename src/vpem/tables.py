@@ -49,6 +49,7 @@ class ArrowTable:
     """
 
     streams_rows = True
+    frame_library = "pyarrow"
 
     def __init__(self, source: Any, columns: Sequence[str] | None = None):
         if isinstance(source, str | os.PathLike) and not os.path.exists(source):
@@ -214,6 +215,8 @@ class JoinedTable:
         Party to the names of its columns.
     shape : tuple
         Numbers of rows and columns.
+    places : dict
+        Party to the numbers, in this table, of the rows that it has, in its own order.
     words : dict
         Of columns with categories, by name: what their numbers 0, 1, ... stand for.
     """
@@ -228,7 +231,7 @@ class JoinedTable:
         self.ids: list[Any] = [key[0] for key in originals] if len(self.on) == 1 else list(originals)
         self.column_names = rows.names
         self.parties = rows.parties
-        self._own_names, self._seen = rows.own_names, seen
+        self._own_names, self._seen, self.places = rows.own_names, seen, rows.places
         self._values = rows.values
         self.words = rows.words
 
@@ -290,11 +293,11 @@ class JoinedTable:
 
 
 class CodedTable:
-    """One table whose words are coded as numbers; made by `code_words`."""
+    """One table whose words are coded as numbers; made by `code_words`. An array's columns have no names."""
 
     streams_rows = True
 
-    def __init__(self, values: Array, column_names: list[str], words: dict[str, list[str]]):
+    def __init__(self, values: Array, column_names: list[str] | None, words: dict[str, list[str]]):
         self._values, self.column_names, self.words, self.shape = values, column_names, words, values.shape
 
     def __len__(self) -> int:
@@ -316,7 +319,8 @@ def code_words(table: Any, codes: Codes = True) -> Any:
     TableError
         For columns that have neither numbers nor categories: dates, free text, names that are all different.
     """
-    if isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "OUS":
+    is_array = isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "OUS"
+    if is_array:
         table = {str(number): table[:, number].tolist() for number in range(table.shape[1])}
     columns = _frame_columns(table)
     if columns is None:
@@ -326,7 +330,10 @@ def code_words(table: Any, codes: Codes = True) -> Any:
     words = {name: own.words for name, own in zip(names, arrays, strict=True) if own.words is not None}
     if not words and not isinstance(table, dict):
         return table
-    return CodedTable(np.stack([own.values for own in arrays], axis=1), names, words)
+    values = np.stack([own.values for own in arrays], axis=1)
+    if is_array:
+        return CodedTable(values, None, words) if words else values
+    return CodedTable(values, names, words)
 
 
 def join(
@@ -336,7 +343,7 @@ def join(
     ignore: Sequence[str] = (),
     form: Form | None = None,
     keep: Callable[[str, str], bool] | None = None,
-    codes: Codes = False,
+    codes: Codes = True,
 ) -> JoinedTable:
     """Parties' tables side by side, by what names the rows; a row that a party lacks is missing there, not lost.
 
@@ -355,8 +362,9 @@ def join(
         How text files are written, as far as it is not to be found out.
     keep : callable, optional
         In place of `ignore`: called with a party and a name, it says whether to read the column.
-    codes : bool, default=False
+    codes : bool, default=True
         Whether columns of words become categories, coded as numbers at their party; otherwise they are an error.
+        `VerticalMixture` takes categories, the other estimators do not.
 
     Raises
     ------

@@ -7,19 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vpem import DistributedDimensionKMeans
 from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.datasets import make_vertical_blobs
 
 CASES = given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 3), st.integers(2, 4))
-
-
-@parametrize_with_checks([DistributedDimensionKMeans(2, n_init=1)])
-def test_scikit_learns_own_checks(estimator, check, monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # otherwise scikit-learn skips one of them
-    check(estimator)
 
 
 @settings(max_examples=25)

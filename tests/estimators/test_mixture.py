@@ -20,10 +20,9 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oracles import make_settings, relative_error
-from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture, VerticalKMeans
+from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.network.pooling import pooling_traffic
@@ -50,14 +49,6 @@ def X():
 def fitted(X, **arguments):
     settings = {"n_components": 2, "partition": PARTIES, "random_state": 0, "tol": 1e-5, "max_iter": 500}
     return VerticalGaussianMixture(**{**settings, **arguments}).fit(X)
-
-
-@parametrize_with_checks([VerticalGaussianMixture(), VerticalKMeans(n_clusters=2)])
-def test_scikit_learns_own_checks(estimator, check, monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # otherwise scikit-learn skips one of them
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # they set max_iter to small numbers
-        check(estimator)
 
 
 @pytest.mark.processors

@@ -29,6 +29,10 @@ def model(X, request):
     return made.fit(pd.DataFrame(X, columns=NAMES))
 
 
+def as_arrays(drawn):
+    return drawn[0].to_numpy(), drawn[1]
+
+
 def gaps_in(X, share=0.3, seed=0):
     rng, found = np.random.default_rng(seed), X.copy()
     found[rng.random(X.shape) < share] = np.nan
@@ -67,7 +71,7 @@ def test_profiles_are_moments_of_a_large_sample(model):
     frame = model.profile()
     assert list(frame.columns[:7]) == ["component", "share", "party", "column", "mean", "deviation", "distance"]
     assert len(frame) == 15
-    rows, labels = model.sample(200_000)
+    rows, labels = as_arrays(model.sample(200_000))
     for (component, column), one in frame.set_index(["component", "column"]).iterrows():
         values = rows[:, NAMES.index(column)]
         own = values[labels == component]
@@ -160,7 +164,7 @@ def test_certainty_is_counted_naively(model, X):
 
 
 def test_the_confusion_is_what_a_sample_shows(model):
-    rows, labels = model.sample(50_000)
+    rows, labels = as_arrays(model.sample(50_000))
     frame = pd.DataFrame(rows, columns=NAMES)
     taken = model.predict(frame)
     found = model.certainty(frame).confusion
@@ -170,7 +174,7 @@ def test_the_confusion_is_what_a_sample_shows(model):
 
 
 def test_tails_of_the_models_own_rows_are_uniform_whatever_their_gaps(model):
-    rows, _ = model.sample(4000)
+    rows, _ = as_arrays(model.sample(4000))
     rows = rows[np.random.default_rng(0).permutation(4000)]
     rows[:1000, :2] = rows[1000:2000, 4] = np.nan
     rows[2000:2300, :4] = np.nan
@@ -182,7 +186,7 @@ def test_tails_of_the_models_own_rows_are_uniform_whatever_their_gaps(model):
 
 
 def test_unusual_rows_are_found_among_rows_with_gaps(model):
-    rows, _ = model.sample(500)
+    rows, _ = as_arrays(model.sample(500))
     rows = gaps_in(rows, 0.2)
     rows[17], rows[42], rows[99] = np.nan, np.nan, np.nan
     rows[17, 4] = model.means_[:, 4].max() + 60
@@ -265,7 +269,7 @@ def test_gaps_are_dense_conditionals(model, X, small_chunks):
 
 
 def test_errors_of_imputed_values_are_as_large_as_told(model):
-    rows, _ = model.sample(20_000)
+    rows, _ = as_arrays(model.sample(20_000))
     frame = pd.DataFrame(gaps_in(rows), columns=NAMES)
     filled, deviations = model.impute(frame, return_std=True)
     gone = np.isnan(frame.to_numpy())

@@ -158,6 +158,8 @@ def fit(
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     _say_beforehand(model, rows)
     interrupted = fit_model(model, rows)
+    if rows.parties is not None:
+        model.on_ = tuple(rows.keys or ())  # so that the model takes such tables in Python
     vpem.save(model, output)
     describe(model)
     describe_labels(model, rows, classes)

@@ -57,7 +57,7 @@ def sample(
     """
     check_outputs([output], [model], endings=TABLES)
     fitted = vpem.load(model).set_params(random_state=seed)
-    values, labels = fitted.sample(number)
+    values, labels = fitted._draw(number)
     names = getattr(fitted, "feature_names_in_", [f"column_{place}" for place in range(values.shape[1])])
     columns = {str(name): fitted._coding.in_words(place, values[:, place]) for place, name in enumerate(names)}
     write(output, {**columns, free_name("component", columns): labels})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -67,26 +68,54 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
 def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Table:
     """Rows as an array, without a copy where possible; or a table that streams its rows, as it is.
 
-    Sets, or compares with, `n_features_in_` and `feature_names_in_`.
+    Sets, or compares with, `n_features_in_` and `feature_names_in_`. Categories have the codes of an earlier fit.
     """
+    table, words = read_values(estimator, X, reset=reset, min_rows=min_rows)
+    if getattr(estimator, "_has_families", False):
+        if reset:
+            estimator._words = words
+        else:
+            table = estimator._coding.code(table, words, getattr(estimator, "feature_names_in_", None))
+    return table
+
+
+def read_values(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> tuple[Table, dict[int, list[str]]]:
+    """The table's own numbers, and what the codes of its own words stand for, by column; otherwise as above."""
     takes_words = getattr(estimator, "_has_families", False)
-    if takes_words and not getattr(X, "streams_rows", False) and not is_joined(X):
+    if takes_words and not getattr(X, "streams_rows", False) and not is_joined(X) and not issparse(X):
         from vpem.tables import Said, code_words  # takes a while
 
         said = said_categories(estimator.families, estimator.partition)
-        X = code_words(X, Said(said) if reset else word_names(estimator))
+        try:
+            X = code_words(X, Said(said) if reset else word_names(estimator))
+        except ValueError:
+            _check_cells(X)
+            raise
     if not reset:
         X = arrange(estimator, X)
     table = _read_numbers(estimator, X, reset=reset, min_rows=min_rows)
-    if takes_words:
-        names = getattr(estimator, "feature_names_in_", None)
-        words = words_by_number(X, names)
-        if not reset:
-            if hasattr(X, "columns") or hasattr(X, "column_names"):
-                estimator._coding.refuse_numbers(table, words, range(table.shape[1]) if names is None else names)
-            return estimator._coding.code(table, words, names)  # type: ignore[no-any-return]
-        estimator._words = words
-    return table
+    names = getattr(estimator, "feature_names_in_", None)
+    words = words_by_number(X, names)
+    if words and not takes_words:
+        name, own = next(iter(X.words.items()))
+        raise ValueError(
+            f"expected numbers in column {name!r}, got words, such as {own[0]!r}; VerticalMixture takes words as "
+            f"categories, and vpem.tables.join(..., ignore=[{name!r}]) leaves the column out"
+        )
+    if takes_words and not reset and (hasattr(X, "columns") or hasattr(X, "column_names")):
+        estimator._coding.refuse_numbers(table, words, range(table.shape[1]) if names is None else names)
+    return table, words
+
+
+def _check_cells(X: Any) -> None:
+    """Raise TypeError if an array has cells that hold several values."""
+    for row, cells in enumerate(X.tolist() if isinstance(X, np.ndarray) else ()):
+        for column, cell in enumerate(cells):
+            if isinstance(cell, Iterable) and not isinstance(cell, str | bytes):
+                raise TypeError(
+                    f"expected one value in every cell, got {cell!r:.80} in row {row} of column {column}; a cell's "
+                    "argument must be a string, a number or a gap (None)"
+                )
 
 
 def _read_numbers(estimator: Any, X: Any, *, reset: bool, min_rows: int) -> Table:
@@ -106,14 +135,17 @@ def _read_numbers(estimator: Any, X: Any, *, reset: bool, min_rows: int) -> Tabl
                 raise ValueError("expected finite numbers or gaps (NaN), got infinity in X")
         return table
     streamed: Table = X
-    names = np.array(X.column_names, dtype=object)
+    names = None if X.column_names is None else np.array(X.column_names, dtype=object)
     if len(streamed) < min_rows:
         raise ValueError(f"expected at least {min_rows} rows, got {len(streamed)}")
     if reset:
-        estimator.n_features_in_, estimator.feature_names_in_ = len(names), names
-    elif len(names) != estimator.n_features_in_:
-        raise ValueError(f"expected {estimator.n_features_in_} columns, as in the fit, got {len(names)}")
-    elif not np.array_equal(names, getattr(estimator, "feature_names_in_", names)):
+        estimator.n_features_in_ = streamed.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = names
+    elif streamed.shape[1] != estimator.n_features_in_:
+        raise ValueError(f"expected {estimator.n_features_in_} columns, as in the fit, got {streamed.shape[1]}")
+    elif names is not None and not np.array_equal(names, getattr(estimator, "feature_names_in_", names)):
         raise ValueError(
             f"expected the columns of the fit, {', '.join(estimator.feature_names_in_)}, got {', '.join(names)}"
         )

@@ -127,6 +127,15 @@ class Coding:
         labels = self.labels[column]
         return [None if np.isnan(value) else labels[round(value)] for value in values.tolist()]
 
+    def in_cells(self, column: int, values: Array) -> Any:
+        """The same without gaps, as data frames have it: truth values as such, whole numbers as integers."""
+        if column in self.numbers:
+            is_whole = np.array_equal(self.numbers[column], np.rint(self.numbers[column]))
+            return np.rint(values).astype(np.int64) if is_whole else values
+        if tuple(self.labels.get(column, ())) == TRUTH:
+            return np.rint(values) == 1
+        return self.in_words(column, values)
+
     def decode(self, X: Array) -> Array:
         """Codes as numbers again, where the table has numbers; (n_rows, n_columns)."""
         found = X.copy()
@@ -201,7 +210,8 @@ def words_by_number(X: Any, names: Sequence[str] | None) -> dict[int, list[str]]
     words = getattr(X, "words", None)
     if not words:
         return {}
-    place = {str(name): number for number, name in enumerate(X.column_names if names is None else names)}
+    named = X.column_names or range(X.shape[1]) if names is None or X.column_names is None else names
+    place = {str(name): number for number, name in enumerate(named)}
     return {place[name]: list(own) for name, own in words.items()}
 
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from vpem.core.network.parties import assign_columns, make_network
 from vpem.core.network.traffic import FLOAT_BYTES, Sending, make_traffic
 from vpem.estimators import checks
+from vpem.estimators.weighting import counts_each_row_once
 
 Array = NDArray[np.float64]
 
@@ -71,6 +72,7 @@ class DistributedDimensionKMeans(ClusterMixin, BaseEstimator):  # type: ignore[m
         self.n_init = n_init
         self.random_state = random_state
 
+    @counts_each_row_once
     def fit(self, X: ArrayLike, y: object = None) -> DistributedDimensionKMeans:  # noqa: ARG002 (scikit-learn's)
         """Cluster at every party, then at the server.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from vpem.core.network.parties import Network
 from vpem.core.rows import row_chunks
 from vpem.estimators import checks, frames
 from vpem.estimators.coding import Coding
+from vpem.estimators.filling import Deviations, Filling
+from vpem.estimators.joined import join_to_read, party_columns
 from vpem.meaning import Certainty, Information, Profile
 from vpem.simulation.model import Mixture
 
@@ -188,17 +190,23 @@ class ExplainedMixture(ABC):
         Returns
         -------
         filled : as X
-            A data frame for a data frame, else an array. Columns without gaps stay as they are. A gap among
-            categories becomes the most probable one.
+            A data frame of the same library, with its index, names and types; for a dict of tables such a dict, in
+            which every party has all rows, with their ids, in the order of ``vpem.tables.join(X, on).ids``, and a
+            party that is missing gets a table. An array of numbers or of objects for an array; for files, joined and
+            streamed tables a data frame. Only gaps change: a category that the fit has not seen stays. A gap among
+            categories becomes the most probable one; in an array of numbers words are codes.
         deviations : as X
             Standard deviations of what was filled in, 0 elsewhere; of categories, the probability that it is
             another one. Only with `return_std`.
         """
         check_is_fitted(self, "weights_")
-        table = self._read(X)
+        X = frames.collected(X)
+        source = join_to_read(self, X)
+        values, words = checks.read_values(self, source, reset=False)
+        table = self._coding.code(values, words, getattr(self, "feature_names_in_", None))
         _, density, blocks, columns = self._parts()
         start, filled, deviations = 0, np.empty(table.shape), np.empty(table.shape)
-        for responsibilities, _, _ in self._evaluate(X):
+        for responsibilities, _, _ in self._evaluate(source):
             # What each component expects takes as much room as the components' number of tables.
             for own in row_chunks(0, len(responsibilities), table.shape[1] * responsibilities.shape[1]):
                 rows = slice(start + own.start, start + own.stop)
@@ -207,13 +215,17 @@ class ExplainedMixture(ABC):
                     density, blocks, columns, part, responsibilities[own]
                 )
             start += len(responsibilities)
-        changed = np.zeros(table.shape[1], dtype=bool)
-        for rows in row_chunks(0, len(filled), table.shape[1]):
-            changed |= np.isnan(table[rows]).any(axis=0)
-        filled = self._coding.decode(filled)
-        words = {column: own for column, own in self._coding.labels.items() if column not in self._coding.numbers}
-        result = frames.like(X, filled, changed, words)
-        return (result, frames.like(X, deviations, np.ones_like(changed))) if return_std else result
+        there = np.asarray(values[0 : len(filled)], dtype=np.float64)
+        result = self._like(X, source, Filling(there, words, self._coding.decode(filled), self._coding))
+        if not return_std:
+            return result
+        return result, self._like(X, source, Deviations(there, words, deviations, self._coding))
+
+    def _like(self, X: Any, source: Any, filling: Filling) -> Any:
+        """A table of the kind of X, of which `source` is what the parties' tables are side by side."""
+        if isinstance(X, Mapping) and source is not X:
+            return filling.like_tables(X, source, party_columns(self))
+        return filling.like(X, self._column_names())
 
     # What figures, the program and the report take from
 

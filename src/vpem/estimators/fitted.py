@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from vpem.core.blocks.sweep import em_pass
 from vpem.core.blocks.weights import LOWEST, normalize
 from vpem.core.network.parties import NamedHub, Network
 from vpem.core.rows import row_chunks
-from vpem.estimators import checks
+from vpem.estimators import checks, frames
 from vpem.estimators.explaining import ExplainedMixture
-from vpem.estimators.joined import Data
+from vpem.estimators.joined import Data, party_columns
+from vpem.estimators.weighting import counts_each_row_once
 from vpem.simulation.model import Mixture
 from vpem.simulation.threads import one_blas_thread
 
@@ -34,6 +35,8 @@ class FittedMixture(ExplainedMixture):
     partition_: dict[Any, list[int]]
     _network: Network
     _mixture: Mixture
+    _kinds: Mapping[str, str] = {}
+    """Of the fit's table, or of each party's: see `frames.kind_of`; empty for a model from a file."""
 
     def predict(self, X: Data) -> NDArray[np.intp]:
         """Most probable component of each row, under the assembled model; (n_samples,)."""
@@ -52,19 +55,56 @@ class FittedMixture(ExplainedMixture):
         """Log-density of each row (of what it has) under the assembled model; (n_samples,)."""
         return np.concatenate([log_likelihoods for _, log_likelihoods, _ in self._evaluate(X)])
 
+    @counts_each_row_once
     def score(self, X: Data, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
         """Mean log-density per row under the assembled model; rows without any value do not count."""
         total, n_rows = self._total(X)
         return total / n_rows
 
-    def sample(self, n_samples: int = 1) -> tuple[Array, NDArray[np.intp]]:
+    def sample(self, n_samples: int = 1) -> tuple[Any, NDArray[np.intp]]:
         """Draw rows from the assembled model, as scikit-learn does: component after component.
 
         Returns
         -------
-        X : array of shape (n_samples, n_features)
+        X : table of shape (n_samples, n_features)
+            As the fit's table was: a data frame of the same library, with its names and words; for a dict of tables
+            such a dict, in which the rows' numbers are their ids; an array for an array (of objects, if it has
+            words). A model from a file knows names but no library: its data frames are those of `profile`.
         y : array of shape (n_samples,)
+            The rows' components.
         """
+        X, labels = self._draw(n_samples)
+        columns, on = self._in_cells(X), getattr(self, "on_", None)
+        if on is not None:
+            ids = {name: np.arange(len(X)) for name in on}
+            parties = {
+                party: {name: columns[number] for name, number in own.items()}
+                for party, own in party_columns(self).items()
+            }
+            return {
+                party: frames.make_frame({**ids, **own}, self._kinds.get(party, frames.OTHER))
+                for party, own in parties.items()
+            }, labels
+        has_names = hasattr(self, "feature_names_in_")
+        kind = self._kinds.get("", frames.OTHER if has_names else frames.ARRAY)
+        if kind == frames.ARRAY:
+            has_words = any(isinstance(column, list) or column.dtype == bool for column in columns)
+            return np.array(columns, dtype=object).T if has_words else X, labels
+        names: Sequence[Any] = self._column_names() if has_names else range(len(columns))
+        return frames.make_frame(dict(zip(names, columns, strict=True)), kind), labels
+
+    def _in_cells(self, X: Array) -> list[Any]:
+        """Columns of drawn rows, (n_rows,) each: words, truth values and whole numbers where the fit has such."""
+        found: list[Any] = [self._coding.in_cells(number, values) for number, values in enumerate(X.T)]
+        density = self._mixture.density
+        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
+            for place, column in enumerate(columns):
+                is_count = density.values(block, place) is not None and column not in self._coding.labels
+                found[column] = found[column].astype(np.int64) if is_count else found[column]
+        return found
+
+    def _draw(self, n_samples: int) -> tuple[Array, NDArray[np.intp]]:
+        """Rows of the model as numbers and codes, and their components."""
         check_is_fitted(self, "weights_")
         rng = np.random.default_rng(checks.shared_seed(self.random_state))
         counts = rng.multinomial(checks.check_count("n_samples", n_samples, 1), self.weights_)

@@ -29,6 +29,7 @@ from vpem.estimators.joined import Data, join_to_fit
 from vpem.estimators.progress import Progress
 from vpem.estimators.second_look import Sample, check_sample, take_sample
 from vpem.estimators.units import Units, find_units
+from vpem.estimators.weighting import counts_each_row_once
 from vpem.simulation import fit as simulated
 from vpem.simulation.channel import Channel
 from vpem.simulation.em import Certificate, MixtureFit, certify
@@ -78,6 +79,7 @@ class FittingMixture(FittedMixture):
     _verdict: list[Finding] | None
     _held: dict[str, list[str]] | None = None
 
+    @counts_each_row_once
     def fit(
         self,
         X: Data,
@@ -118,6 +120,7 @@ class FittingMixture(FittedMixture):
         self._engine(goes_on=False)
         return self
 
+    @counts_each_row_once
     def partial_fit(
         self,
         X: Data,
@@ -145,6 +148,7 @@ class FittingMixture(FittedMixture):
         with checks.unchanged_on_error(self), one_blas_thread():
             return self._partial_fit(join_to_fit(self, X, on))
 
+    @counts_each_row_once
     def fit_predict(self, X: Data, y: object = None, *, on: str | Sequence[str] | None = None) -> NDArray[np.intp]:
         """Fit, and return the label of each row."""
         return self.fit(X, y, on=on).predict(X)
@@ -237,7 +241,7 @@ class FittingMixture(FittedMixture):
         self._stream_is_lost = False
         facts = judging.gather_facts(problem, settings, result, certificate, **about)
         self._judge(facts, take_sample(problem, result, units.scale))
-        judging.warn(judge(self._named(facts)), is_stopped=about["is_stopped"], stacklevel=4)
+        judging.warn(judge(self._named(facts)), is_stopped=about["is_stopped"], stacklevel=5)
         return self
 
     def _judge(self, facts: Facts, sample: Sample | None = None) -> None:

@@ -2,66 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import os
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+LIBRARIES = ("pandas", "polars", "pyarrow")
+
+ARRAY, COLUMNS, OTHER = "array", "columns", "other"
+"""Kinds of tables that are no data frames: arrays and lists; dicts of columns; files, joined and streamed tables."""
 
 
-def make_frame(columns: Mapping[str, Any]) -> Any:
-    """Columns as a data frame of pandas; without it of polars; without both as a table of Arrow."""
-    for library in ("pandas", "polars"):
+def kind_of(X: Any) -> str:
+    """One of `LIBRARIES` for a data frame, or else `ARRAY`, `COLUMNS` or `OTHER`."""
+    library = getattr(X, "frame_library", type(X).__module__.split(".")[0])
+    # Of the class: polars warns if a lazy frame is asked for its columns.
+    if library in LIBRARIES and (hasattr(type(X), "columns") or hasattr(X, "frame_library")):
+        return str(library)
+    if isinstance(X, Mapping):
+        return COLUMNS
+    return OTHER if hasattr(X, "streams_rows") or isinstance(X, str | os.PathLike) else ARRAY
+
+
+def collected(X: Any) -> Any:
+    """A table, or a dict of tables, with what polars has not computed yet."""
+    if isinstance(X, Mapping):
+        return {name: collected(own) for name, own in X.items()}
+    return X.collect() if hasattr(X, "collect") else X
+
+
+def make_frame(columns: Mapping[str, Any], kind: str = OTHER) -> Any:
+    """Columns as a table of a kind; of `OTHER`, a data frame of pandas, else of polars, else a table of Arrow."""
+    if kind == COLUMNS:
+        return dict(columns)
+    for library in LIBRARIES if kind not in LIBRARIES else (kind,):
         try:
-            return import_module(library).DataFrame(dict(columns))
+            module = import_module(library)
         except ModuleNotFoundError as error:
             if error.name != library:
                 raise
-    pa = import_module("pyarrow")
-    return pa.table({name: pa.array(values) for name, values in columns.items()})
+            continue
+        return module.table(dict(columns)) if library == "pyarrow" else module.DataFrame(dict(columns))
+    raise ModuleNotFoundError(f"expected pandas, polars or pyarrow to make a table, found none of them ({kind})")
 
 
-def like(X: Any, values: Array, changed: NDArray[np.bool_], labels: Mapping[int, Sequence[str]] | None = None) -> Any:
-    """Values as the kind of table that X is: a data frame with its names and index, or else an array.
+def columns_in(X: Any, kind: str) -> dict[str, Any]:
+    """Columns of a data frame, or of a dict of columns, by name."""
+    if kind == "pandas":
+        return {str(name): X.iloc[:, number] for number, name in enumerate(X.columns)}
+    if kind == "polars":
+        return {name: X.get_column(name) for name in X.columns}
+    if kind == "pyarrow":
+        return dict(zip(X.column_names, X.columns, strict=True))
+    return {str(name): values for name, values in X.items()}
 
-    Parameters
-    ----------
-    X : table
-    values : array of shape (n_rows, n_features)
-    changed : array of shape (n_features,)
-        Columns in which X and the values differ; the others keep their types.
-    labels : mapping, optional
-        Column to what its codes stand for, where the table has words.
-    """
-    library = type(X).__module__.split(".")[0]
-    if not hasattr(X, "columns") or library not in ("pandas", "polars", "pyarrow"):
-        return values
-    numbers: list[int] = np.flatnonzero(changed).tolist()
-    columns: dict[int, Any] = {number: values[:, number] for number in numbers}
-    for number in columns:
-        if labels is not None and number in labels and _has_words(X, number):
-            columns[number] = np.array(labels[number], dtype=object)[values[:, number].astype(np.intp)].tolist()
-    if library == "pandas":
+
+def replace_columns(X: Any, kind: str, columns: Mapping[int, Any]) -> Any:
+    """A data frame with other columns at some places; all else stays as it is."""
+    if kind == "pandas":
         frame = X.copy()
-        for number in numbers:
-            frame.isetitem(number, columns[number])
+        for number, column in columns.items():
+            frame.isetitem(number, column.set_axis(X.index))
         return frame
-    if library == "polars":
-        series = import_module("polars").Series
-        return X.with_columns([series(X.columns[number], columns[number]) for number in numbers])
-    pa = import_module("pyarrow")
-    for number in numbers:
-        X = X.set_column(number, X.column_names[number], pa.array(columns[number]))
-    return X
+    if kind == "polars":
+        return X.with_columns([column.alias(X.columns[number]) for number, column in columns.items()])
+    schema = X.schema
+    for number, column in columns.items():
+        X = X.set_column(number, X.column_names[number], column)
+    # With the types of before among its metadata, pandas would turn numbers back into words.
+    return X if X.schema.equals(schema) else X.replace_schema_metadata(None)
 
 
-def _has_words(X: Any, number: int) -> bool:
-    """Whether a column of a data frame holds no numbers."""
-    if hasattr(X, "iloc"):
-        kind = X.dtypes.iloc[number]
-    else:
-        kind = X.schema.field(number).type if hasattr(X, "column_names") else X.dtypes[number]
-    return not any(word in str(kind).lower() for word in ("int", "float", "double", "decimal"))
+def cells_of(column: Any) -> list[Any]:
+    """Values of a column, as Python has them."""
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    return list(column)
+
+
+def has_doubles(column: Any, kind: str) -> bool:
+    """Whether a column has numbers of 64 bits, with fractions."""
+    name = {"pandas": "float64", "polars": "Float64", "pyarrow": "double"}.get(kind)
+    return str(getattr(column, "type" if kind == "pyarrow" else "dtype", None)) == name
+
+
+def typed(values: Any, like: Any, kind: str) -> Any:
+    """Values as a column of a kind; of the type of another one, if there is one, and if it can hold them all."""
+    if kind == COLUMNS:
+        return np.array(values) if isinstance(like, np.ndarray) else values
+    if like is None:
+        return getattr(import_module(kind), "array" if kind == "pyarrow" else "Series")(values)
+    dtype = like.type if kind == "pyarrow" else like.dtype
+    if kind == "pandas" and hasattr(dtype, "categories"):
+        new = [value for value in dict.fromkeys(values) if not _is_gap(value) and value not in dtype.categories]
+        dtype = type(dtype)([*dtype.categories, *new], ordered=dtype.ordered)
+    module = import_module(kind)
+    make = module.array if kind == "pyarrow" else module.Series
+    more: dict[str, Any] = {"type": dtype} if kind == "pyarrow" else {"dtype": dtype}
+    try:
+        found = make(values, **more)
+        # Libraries cut fractions off, or take a gap for False, without a word.
+        if all(map(_is_same, cells_of(found), values)):
+            return found
+    except Exception as error:  # polars has errors of its own
+        if not isinstance(error, TypeError | ValueError | OverflowError) and kind != "polars":
+            raise
+    return make(values, strict=False) if kind == "polars" else make(values)
+
+
+def _is_gap(value: Any) -> bool:
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _is_same(found: Any, expected: Any) -> bool:
+    """Whether a value is what was asked for, but for rounding to fewer digits."""
+    if _is_gap(found) or _is_gap(expected):
+        return _is_gap(found) and _is_gap(expected)
+    if isinstance(found, float) and isinstance(expected, float):
+        return math.isclose(found, expected, rel_tol=1e-6)
+    return bool(found == expected)

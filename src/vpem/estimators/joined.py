@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from vpem.estimators.coding import word_names
 from vpem.estimators.families import said_categories
+from vpem.estimators.frames import kind_of
 
 Data = ArrayLike | Mapping[str, Any]
 """Rows of all columns, or each party's own table."""
@@ -25,6 +27,7 @@ def join_to_fit(estimator: Any, X: Any, on: str | Sequence[str] | None) -> Any:
 
     Sets `on_`, and the partition that such tables are.
     """
+    estimator._kinds = {str(party): kind_of(own) for party, own in (X if isinstance(X, Mapping) else {"": X}).items()}
     if not is_joined(X):
         if on is not None:
             raise TypeError(f"expected on= with a dict from party to table, got on={on!r} with {type(X).__name__}")
@@ -44,27 +47,55 @@ def join_to_fit(estimator: Any, X: Any, on: str | Sequence[str] | None) -> Any:
     return X
 
 
-def arrange(estimator: Any, X: Any) -> Any:
-    """The columns of an earlier fit: X as it is, or from parties' tables, in which some may be missing."""
+def join_to_read(estimator: Any, X: Any) -> Any:
+    """Tables of some of the parties of an earlier fit, joined; X as it is, if it is joined or one table."""
     if not is_joined(X):
         return X
     if not hasattr(estimator, "partition_") or not hasattr(estimator, "feature_names_in_"):
         raise TypeError(f"expected an array or a data frame, got {type(X).__name__}; a fit on such tables takes them")
-    names = [str(name) for name in estimator.feature_names_in_]
-    parties = {str(party): [names[column] for column in held] for party, held in estimator.partition_.items()}
-    if isinstance(X, Mapping):
-        from vpem.tables import join
+    if not isinstance(X, Mapping):
+        return X
+    from vpem.tables import join
 
-        if not hasattr(estimator, "on_"):
-            raise TypeError("expected a model fitted on a dict of tables; try X=vpem.tables.join(tables, on=...)")
+    if not hasattr(estimator, "on_"):
+        raise TypeError(
+            "expected a model that knows which column names the rows of a dict of tables, got one that was fitted on "
+            "one table, or saved without it; try X=vpem.tables.join(tables, on=...)"
+        )
+    parties = _party_names(estimator)
 
-        def keep(party: str, name: str) -> bool:
-            return party not in parties or not {name, f"{party}.{name}"}.isdisjoint(parties[party])
+    def keep(party: str, name: str) -> bool:
+        return party not in parties or not {name, f"{party}.{name}"}.isdisjoint(parties[party])
 
-        X = join(X, on=estimator.on_, keep=keep, codes=takes_words(estimator) and word_names(estimator))
+    return join(X, on=estimator.on_, keep=keep, codes=takes_words(estimator) and word_names(estimator))
+
+
+def arrange(estimator: Any, X: Any) -> Any:
+    """The columns of an earlier fit: X as it is, or from parties' tables, in which some may be missing."""
+    X = join_to_read(estimator, X)
+    if not is_joined(X):
+        return X
+    names, parties = [str(name) for name in estimator.feature_names_in_], _party_names(estimator)
     if X.column_names == names and X.parties == parties:
         return X
     return _Arranged(X.arrange(names, parties), names, X.arrange_words(parties))
+
+
+def _party_names(estimator: Any) -> dict[str, list[str]]:
+    """Each party's columns, by their names in the fit."""
+    names = [str(name) for name in estimator.feature_names_in_]
+    return {str(party): [names[column] for column in held] for party, held in estimator.partition_.items()}
+
+
+def party_columns(estimator: Any) -> dict[str, dict[str, int]]:
+    """Each party's columns: their names in its own table, without the prefix of a join, and their numbers."""
+    parties = _party_names(estimator)
+    count = Counter(name.removeprefix(f"{party}.") for party, own in parties.items() for name in own)
+    number_of = {str(name): number for number, name in enumerate(estimator.feature_names_in_)}
+    return {
+        party: {name if count[bare := name.removeprefix(f"{party}.")] == 1 else bare: number_of[name] for name in own}
+        for party, own in parties.items()
+    }
 
 
 def takes_words(estimator: Any) -> bool:

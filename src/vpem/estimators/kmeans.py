@@ -17,6 +17,7 @@ from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators import checks
+from vpem.estimators.weighting import counts_each_row_once
 from vpem.simulation.channel import Channel
 from vpem.simulation.holders import leave_out
 from vpem.simulation.kmeans import assign, kmeans
@@ -85,6 +86,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         self.tol = tol
         self.random_state = random_state
 
+    @counts_each_row_once
     @one_blas_thread()
     def fit(self, X: ArrayLike, y: object = None) -> VerticalKMeans:  # noqa: ARG002 (scikit-learn's signature)
         """Find the centres.
@@ -142,7 +144,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
                 f"k-means did not converge in {best.n_iter} iterations; try a larger max_iter or tol, or more "
                 "rounds if the sum is not exact",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         return self
 
@@ -151,6 +153,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         check_is_fitted(self, "cluster_centers_")
         return self._nearest(checks.read_table(self, X, reset=False))[0]
 
+    @counts_each_row_once
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
         """Minus the sum of squared distances to the nearest centres."""
         check_is_fitted(self, "cluster_centers_")

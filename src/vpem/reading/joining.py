@@ -38,6 +38,8 @@ class Rows:
     """The same again, as the tables have them."""
     own_names: dict[str, list[str]] = field(default_factory=dict)
     """Of several tables: the names that the columns have there."""
+    places: dict[str, NDArray[np.intp]] = field(default_factory=dict)
+    """Of several tables: the numbers, here, of the rows that each has, in its own order."""
     words: dict[str, list[str]] = field(default_factory=dict)
     """Of columns with categories, by name: what their numbers stand for."""
     notes: list[str] = field(default_factory=list)
@@ -149,17 +151,19 @@ def join_parts(parts: Sequence[Part], reader: Reader) -> Rows:
             reader.problems.append(Problem(table=name, text=text))
     complain(reader.problems, reader.words)
     values, first = np.full((len(place), len(names)), np.nan), 0
+    places = {part.party: np.array([place[key] for key in part.keys or ()], dtype=np.intp) for part in parts}
     words: dict[str, list[str]] = {}
     for part in parts:
         called = dict(zip(part.names, parties[part.party], strict=True))
         words |= {called[name]: own for name, own in part.words.items()}
-        values[[place[key] for key in part.keys or ()], first : first + len(part.names)] = part.values
+        values[places[part.party], first : first + len(part.names)] = part.values
         first += len(part.names)
     return Rows(
         names,
         values,
         parties=parties,
         own_names={part.party: part.names for part in parts},
+        places=places,
         words=words,
         notes=told(reader.notes),
         **_named(list(place), originals, reader.ids),

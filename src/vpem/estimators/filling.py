@@ -1,0 +1,166 @@
+"""Tables whose gaps are filled in: as they came, with what a model expects in place of the gaps and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vpem.estimators import frames
+from vpem.estimators.coding import Coding
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Filling:
+    """What a table has, and what belongs into its gaps; arrays of shape (n_rows, n_columns)."""
+
+    values: Array
+    """The table's own numbers; where it has words, codes of `words`."""
+    words: Mapping[int, Sequence[str]]
+    """Column to what its own codes stand for."""
+    expected: Array
+    """Numbers, and codes of the fit's words; used where the table has nothing."""
+    coding: Coding
+    """Of the fit."""
+
+    def column(self, number: int, own: Sequence[Any] | None = None) -> Any:
+        """One column without gaps, (n_rows,): words, truth values and numbers as the table has them.
+
+        Parameters
+        ----------
+        number : int
+        own : sequence of shape (n_rows,), optional
+            What the table itself has, if it is a data frame; by default its numbers and words.
+        """
+        values, words = self.values[:, number], self.words.get(number)
+        if own is None:
+            own = values.tolist() if words is None else Coding({number: words}).in_words(number, values)
+        found, rows = list(own), np.flatnonzero(np.isnan(values))
+        has_texts = any(isinstance(value, str) for value in own)  # "true" is a word, and True is none
+        show = self.coding.in_words if has_texts else self.coding.in_cells
+        for row, cell in zip(rows.tolist(), show(number, self.expected[rows, number]), strict=True):
+            found[row] = cell.item() if isinstance(cell, np.generic) else cell
+        return found
+
+    def like(self, X: Any, names: Sequence[str]) -> Any:
+        """The whole as the kind of table that X is; a data frame keeps its index, its names and its types.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_columns)
+        names : sequence of str
+            Of the columns, for tables that are neither arrays nor data frames.
+        """
+        kind = frames.kind_of(X)
+        if kind == frames.ARRAY:
+            return self._array(X)
+        if not hasattr(X, "columns"):
+            ids = id_columns(getattr(X, "on", ()), getattr(X, "ids", ()))
+            return frames.make_frame({**ids, **{name: self.column(at) for at, name in enumerate(names)}}, kind)
+        own = list(frames.columns_in(X, kind).values())
+        changed = {at: self._typed(own[at], None, at, kind) for at in self._changed()}
+        return frames.replace_columns(X, kind, changed)
+
+    def like_tables(self, tables: Mapping[Any, Any], joined: Any, parties: Mapping[str, Mapping[str, int]]) -> Any:
+        """The whole as one table for each party, with all rows, and their ids, in the order of the joined table.
+
+        Parameters
+        ----------
+        tables : mapping
+            Party to its table. A party whose whole table is missing gets one, of the kind of the first.
+        joined : JoinedTable
+            The same, side by side.
+        parties : mapping
+            Party to its columns: their names in its own table, and their numbers.
+        """
+        given, ids = {str(party): table for party, table in tables.items()}, id_columns(joined.on, joined.ids)
+        first, found = frames.kind_of(next(iter(given.values()))), {}
+        for party, numbers in parties.items():
+            kind = frames.kind_of(given[party]) if party in given else first
+            if party in given and kind != frames.OTHER:
+                named = {**numbers, **{name.removeprefix(f"{party}."): number for name, number in numbers.items()}}
+                found[party] = self._party(given[party], kind, ids, joined.places[party], named)
+            else:
+                own = {name: self.column(number) for name, number in numbers.items()}
+                found[party] = frames.make_frame({**ids, **own}, kind)
+        return found
+
+    def _party(
+        self,
+        table: Any,
+        kind: str,
+        ids: Mapping[str, list[Any]],
+        places: NDArray[np.intp],
+        numbers: Mapping[str, int],
+    ) -> Any:
+        """One party's table; in rows that it did not have, columns that are not the model's stay empty."""
+        index = [name for name in getattr(getattr(table, "index", None), "names", ()) if name in ids]
+        table = table.reset_index() if index else table
+        made: dict[str, Any] = {}
+        for name, column in frames.columns_in(table, kind).items():
+            cells: list[Any] = [None] * len(self.values)
+            for place, cell in zip(places.tolist(), frames.cells_of(column), strict=True):
+                cells[place] = cell
+            if name in numbers:
+                made[name] = self._typed(column, cells, numbers[name], kind)
+            elif name in ids or not isinstance(self, Deviations):
+                made[name] = frames.typed(ids.get(name, cells), column, kind)
+        found = frames.make_frame(made, kind)
+        return found.set_index(index) if index else found
+
+    def _changed(self) -> list[int]:
+        """Columns that are not as they were."""
+        return [int(number) for number in np.flatnonzero(np.isnan(self.values).any(axis=0))]
+
+    def _typed(self, column: Any, cells: Sequence[Any] | None, number: int, kind: str) -> Any:
+        """One column as a data frame has it, whose own cells are these, or else all of the given column."""
+        if cells is None and frames.has_doubles(column, kind):
+            return frames.typed(self._numbers[:, number], None, kind)
+        return frames.typed(self.column(number, frames.cells_of(column) if cells is None else cells), column, kind)
+
+    @cached_property
+    def _numbers(self) -> Array:
+        """The whole as numbers."""
+        return np.where(np.isnan(self.values), self.expected, self.values)
+
+    def _array(self, X: Any) -> NDArray[Any]:
+        if not (isinstance(X, np.ndarray) and X.dtype.kind in "OUS"):
+            return self._numbers
+        found = X.astype(object)
+        for number in self._changed():
+            found[:, number] = self.column(number, X[:, number].tolist())
+        return found
+
+
+class Deviations(Filling):
+    """How far off what was filled in may be: numbers, whatever the columns have."""
+
+    def column(self, number: int, own: Sequence[Any] | None = None) -> Any:  # noqa: ARG002
+        """One column, (n_rows,)."""
+        return self._numbers[:, number]
+
+    def _changed(self) -> list[int]:
+        return list(range(self.values.shape[1]))
+
+    def _typed(self, column: Any, cells: Sequence[Any] | None, number: int, kind: str) -> Any:  # noqa: ARG002
+        return frames.typed(self.column(number), None, kind)
+
+    @cached_property
+    def _numbers(self) -> Array:
+        return np.where(np.isnan(self.values), self.expected, 0.0)
+
+    def _array(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
+        return self._numbers
+
+
+def id_columns(on: Sequence[str], ids: Sequence[Any]) -> dict[str, list[Any]]:
+    """Columns that name the rows, from one value or tuple of values for each row."""
+    if len(on) == 1:
+        return {on[0]: list(ids)}
+    return {name: [one[place] for one in ids] for place, name in enumerate(on)}
