@@ -67,8 +67,9 @@ NOT_JUDGED = Finding("not_judged", "note", "This file does not say how good the 
 def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf | None = None) -> None:
     """Write a fitted model to a file, whole or not at all.
 
-    Kept are the model, how its fit went, and the constructor's arguments but for starting values, callbacks and
-    random states other than whole numbers. No row of the data is in the file, and no stream of `partial_fit`.
+    Kept are the model, names and words of its columns, the columns that name the rows of a dict of tables, how its
+    fit went, and the constructor's arguments but for starting values, callbacks and random states other than whole
+    numbers. No row of the data is in the file, and no stream of `partial_fit`.
 
     Parameters
     ----------

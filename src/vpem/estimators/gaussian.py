@@ -138,6 +138,8 @@ class VerticalGaussianMixture(VerticalMixture):
         One for each block, in scikit-learn's shape for the covariance type; see also `covariance_matrix`.
     partition_ : dict
         Party to its column numbers.
+    on_ : tuple of str
+        After a fit of a dict of tables: the columns that name the rows.
     graph_ : networkx.Graph
         Links between the parties, by name; in a star, between them and the server.
     hubs_ : list of NamedHub

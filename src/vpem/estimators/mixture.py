@@ -82,7 +82,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         Column to its family, with all that belongs to it, such as "categorical:7"; not with `density`.
     categories_ : dict
         Column with categories to their names, in the order of their numbers.
-    partition_, graph_, hubs_, lower_bound_, lower_bounds_, n_iter_, converged_, disagreement_ :
+    partition_, on_, graph_, hubs_, lower_bound_, lower_bounds_, n_iter_, converged_, disagreement_ :
         As in `VerticalGaussianMixture`, as those below.
     log_likelihood_, verdict_, certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
     """
