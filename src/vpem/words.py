@@ -1,8 +1,12 @@
-"""Numbers as people read them."""
+"""Numbers and lists as people read them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+MOST_NAMES = 8
+"""Names in a line, if there are more."""
 
 
 def short_number(number: float) -> str:
@@ -24,6 +28,18 @@ def short_number(number: float) -> str:
 def as_count(number: int, one: str, many: str = "") -> str:
     """As "1 round", "2 rounds"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def as_names(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """As "a, b", or "a, b and 12 more".
+
+    Examples
+    --------
+    >>> as_names(["a", "b", "c", "d"], 2)
+    'a, b and 2 more'
+    """
+    left = len(names) - most
+    return ", ".join(names) if left <= 0 else f"{', '.join(names[:most])} and {left:,} more"
 
 
 def as_bytes(number: float) -> str:

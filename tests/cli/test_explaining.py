@@ -156,6 +156,32 @@ def test_show_is_a_list_where_there_is_no_room_for_a_table(monkeypatch):
     )
 
 
+def test_show_names_few_of_many_columns_and_parties(monkeypatch):
+    monkeypatch.setattr(out, "_width", 80)
+    data = make_vertical_blobs(200, 30, 1, 2, random_state=0)
+    names = [f"feature{number:02}" for number in range(30)]
+    pd.DataFrame(data.data, columns=names).to_csv("wide.csv", index=False)
+    told = said("fit", "wide.csv", "-k", 2, "-o", "single", "--family", "auto", "--starts", 1)
+    assert "feature07 and 22 more" in re.sub(r"\s+", " ", told)
+    shown = said("show", "single")
+    best = vpem.load("single").importance(by="party")["party"][:12].tolist()
+    lines = shown.split(" party ")[1].splitlines()[1:13]
+    assert [line.split()[0] for line in lines] == sorted(best), "the most informative ones, in their order"
+    assert "and 18 more parties, which tell less; --top 30 shows all" in shown
+    assert all(name in said("show", "single", "--top", 30).split(" party ")[1] for name in names)
+    Path("two.toml").write_text(f"[parties]\none = {names[:29]}\nother = {names[29:]}\n".replace("'", '"'))
+    said("fit", "wide.csv", "--parties", "two.toml", "-k", 2, "-o", "two", "--family", "auto", "--starts", 1)
+    held = re.sub(r"\s+", " ", said("show", "two").split(" party ")[1])
+    assert f"{', '.join(names[:12])} and 17 more" in held
+    assert len(json.loads(said("show", "two", "--json"))["columns"]) == 30
+
+
+def test_predict_does_not_vouch_for_a_fit_that_is_not_sound():
+    fit("--max-iter", 1, "--tol", 0)
+    told = re.sub(r"\s+", " ", said("predict", "model", "people.csv", "--id", "person"))
+    assert "whose fit has the verdict amber; vpem show tells why" in told
+
+
 # Rows
 
 
@@ -182,7 +208,11 @@ def test_predict_says_how_sure_it_is_and_names_the_worst_rows(folder):
     folder.to_csv("people.csv", index=False)
     shown = said("predict", "model", "people.csv", "--id", "person", "--unusual", 3)
     model = vpem.load("model")
-    assert f"{model.certainty(folder[NAMES]).sure_share:.1%} are sure" in shown
+    share = f"{model.certainty(folder[NAMES]).sure_share:.1%}"
+    told = re.sub(r"\s+", " ", shown)
+    assert f"under the model, {share} of the rows have a component with a probability above 95%" in told
+    assert "these probabilities hold as far as the model does, whose fit has the verdict green" in told
+    assert " sure" not in told
     worst = model.unusual_rows(folder[NAMES], 3)
     lines = shown.splitlines()
     start = next(number for number, line in enumerate(lines) if "as bad or worse" in line)

@@ -1,17 +1,22 @@
 """Figures of what the clusters are: their numbers are the model's, and they show themselves."""
 
+import copy
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import PathCollection
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
+from matplotlib.text import Text
 
+import vpem
 from test_own_density import Gamma
-from vpem import VerticalGaussianMixture, VerticalMixture, figures
+from vpem import Finding, VerticalGaussianMixture, VerticalMixture, figures
 from vpem.datasets import make_vertical_blobs
 
 
@@ -132,3 +137,111 @@ def test_matplotlib_comes_with_the_first_figure():
         "f.plot_classes([0, 1], [0, 1]); assert 'matplotlib' in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Categories, and what colours mean
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=400)
+    job = np.where(rng.random(400) < 0.7, np.array(["nurse", "smith", "clerk"])[group], "baker")
+    table = pd.DataFrame(
+        {
+            "job": job,
+            "dose": rng.choice([20, 40, 80], size=400),
+            "age": rng.normal(30 + 12 * group, 5),
+            "income": rng.normal(size=400),
+        }
+    )
+    table.loc[3, "job"] = None
+    model = VerticalMixture(3, families={"dose": "categorical"}, partition=[[0, 1], [2, 3]], random_state=0)
+    return model.fit(table), table
+
+
+def dots_of(axes):
+    """Offsets and areas of each component's dots: those with an edge."""
+    groups = [one for one in axes.findobj(PathCollection) if len(one.get_offsets()) and one.get_linewidths()[0] > 0]
+    return [(np.asarray(one.get_offsets()), one.get_sizes()) for one in groups]
+
+
+@pytest.mark.parametrize("pair", [("job", "age"), ("age", "job"), ("job", "dose")])
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_categories_have_places_and_no_ellipses(people, pair, with_rows):
+    model, table = people
+    figure = figures.plot_features(model, *pair, table if with_rows else None)
+    assert inside(figure)
+    axes, found = figure.axes[0], model._profile()
+    assert not [patch for patch in axes.patches if isinstance(patch, Ellipse)]
+    columns = [list(table).index(name) for name in pair]
+    for number, (name, axis) in enumerate(zip(pair, (axes.xaxis, axes.yaxis), strict=True)):
+        if name in model.categories_:
+            assert [text.get_text() for text in axis.get_ticklabels()] == model.categories_[name]
+        else:
+            # Lines of one and two deviations around the mean, in the direction of the number.
+            lines = [one for one in axes.collections if isinstance(one, LineCollection)]
+            reached = {tuple(np.round(line[:, number], 6)) for one in lines for line in one.get_segments()}
+            mean, deviation = found.means[:, columns[number]], found.deviations[:, columns[number]]
+            assert reached == {
+                tuple(np.round([mean[k] - size * deviation[k], mean[k] + size * deviation[k]], 6))
+                for k in range(3)
+                for size in (1, 2)
+            }
+    for k, (offsets, areas) in enumerate(dots_of(axes)):
+        for (x, y), area in zip(offsets, areas, strict=True):
+            expected = 220.0
+            for place, column in zip((x, y), columns, strict=True):
+                if column in found.categories:
+                    expected *= found.categories[column][k, round(place)]
+                    assert abs(place - round(place)) < 0.35
+                else:
+                    assert place == pytest.approx(found.means[k, column])
+            assert area == pytest.approx(expected)
+    rows = [one for one in axes.findobj(PathCollection) if len(one.get_offsets()) >= 399]
+    assert len(rows) == with_rows
+    if with_rows and pair[0] == "job":
+        own = np.asarray(rows[0].get_offsets())[:, 0].round()
+        codes = table["job"].dropna().map(model.categories_["job"].index)
+        assert own.tolist() == codes.tolist(), "a row lies at its own category, and one without lies nowhere"
+
+
+def test_many_categories_are_the_most_common():
+    rng = np.random.default_rng(0)
+    word = rng.choice([f"w{number:02}" for number in range(30)], size=900, p=np.r_[[0.04] * 20, [0.02] * 10])
+    table = pd.DataFrame({"word": word, "a": rng.normal(size=900)})
+    figure = figures.plot_features(VerticalMixture(2, random_state=0).fit(table), "word", "a", table)
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [f"w{number:02}" for number in range(20)]
+    assert inside(figure)
+
+
+def test_blue_is_above_everyone_and_orange_below(people):
+    model, _ = people
+    figure = figures.plot_profiles(model)
+    [image] = figure.axes[0].images
+    distances = np.asarray(image.get_array())
+    red, _, blue, _ = np.moveaxis(image.cmap(image.norm(distances)), -1, 0)
+    far = np.abs(distances) > 0.1
+    assert (distances[far] < 0).any()
+    assert ((blue > red) == (distances > 0))[far].all()
+    written = [text.get_text() for axes in figure.axes for text in axes.findobj(Text)]
+    assert "blue: above\neveryone" in written
+    assert "orange:\nbelow" in written
+    # The colours are the report's own.
+    style = (Path(vpem.__file__).parent / "report" / "assets" / "page.css").read_text()
+    assert f"--positive: {to_hex(image.cmap(1.0))}; --negative: {to_hex(image.cmap(0.0))};" in style
+
+
+@pytest.mark.parametrize("verdict", ["green", "amber", "not judged"])
+def test_how_sure_the_model_is_comes_with_the_verdict(people, verdict):
+    model, table = copy.copy(people[0]), people[1]
+    findings = {
+        "green": [],
+        "amber": [Finding("x", "amber", "Something.", "else")],
+        "not judged": [Finding("not_judged", "note", "Not.", "")],
+    }
+    model.verdict_ = findings[verdict]
+    axes = figures.plot_certainty(model, table).axes[0]
+    assert f"{model.certainty(table).sure_share:.1%} of 400 rows have a component above 95%" in axes.get_title()
+    assert axes.get_title().endswith(f"right if the model is; verdict on the fit: {verdict}")
+    assert axes.get_xlabel() == "largest probability of a component, under the model"

@@ -131,11 +131,19 @@ def _responsibilities(model: VerticalMixture, values: Any) -> Any:
             model.feature_names_in_ = names
 
 
-def describe_certainty(found: Certainty) -> None:
-    """How sure labels are, and which components are confused the most."""
-    line = f"labels: {found.sure_share:.1%} are sure (above 95%)"
+def describe_certainty(model: VerticalMixture, found: Certainty) -> None:
+    """How sure the model is of the labels, and which components are confused the most; never without the verdict."""
+    from vpem.meaning import verdict_of
+
+    line = (
+        f"labels: under the model, {found.sure_share:.1%} of the rows have a component with a probability above 95%"
+    )
     pairs = [f"{share:.0%} of the rows of {i} with {j}" for i, j, share in found.confused_pairs(3)]
     say(f"{line}; expected to be confused: {', '.join(pairs)}" if pairs else line)
+    colour, _ = verdict_of(model)
+    verdict = "was not judged" if colour is None else f"has the verdict {colour}"
+    more = "" if colour in (None, "green") else "; vpem show tells why"
+    say(f"these probabilities hold as far as the model does, whose fit {verdict}{more}")
 
 
 def describe_unusual(found: dict[str, Any], names: list[str], ids: dict[str, list[str]] | None) -> None:

@@ -250,7 +250,7 @@ def predict(
     family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
     without: Without = [],  # noqa: B006
 ) -> None:
-    """Give every row its component, how sure that is, and its log-density, as in these examples.
+    """Give every row its component, each component's probability, and its log-density, as in these examples.
 
     - `vpem predict model.vpem people.csv --id person -o scores.csv`
     - `vpem predict study.toml --party clinic.toml new.csv` (every party does so, with its columns of the same rows)
@@ -272,13 +272,13 @@ def predict(
     values, ids, absent = columns_of(fitted, tables, id_column, form)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
-    sure = fitted.predict_proba(values)
-    found: dict[str, Any] = {"component": sure.argmax(axis=1), "log_density": fitted.score_samples(values)}
-    found |= {f"probability_{number}": sure[:, number] for number in range(sure.shape[1])}
+    probabilities = fitted.predict_proba(values)
+    found: dict[str, Any] = {"component": probabilities.argmax(axis=1), "log_density": fitted.score_samples(values)}
+    found |= {f"probability_{number}": own for number, own in enumerate(probabilities.T)}
     write(output, {**{free_name(name, found): texts for name, texts in (ids or {}).items()}, **found})
     is_there = ~np.isnan(values).all(axis=1)
     if is_there.any():
-        describe_certainty(make_certainty(sure[is_there]))
+        describe_certainty(fitted, make_certainty(probabilities[is_there]))
     if unusual:
         describe_unusual(fitted._unusual_rows(values, unusual), names, ids)
     say(f"{len(values):,} rows: {output}")

@@ -20,9 +20,12 @@ from vpem.cli.summary import describe
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, free_name, write
 from vpem.study import read_parties
+from vpem.words import MOST_NAMES, as_count, as_names
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from vpem import VerticalMixture
 
 
 @app.command()
@@ -69,7 +72,7 @@ def sample(
 def show(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="Columns to show, the most informative first.")] = DEFAULT_TOP,
+    top: Annotated[int, typer.Option(min=1, help="Columns and parties to show: the most informative.")] = DEFAULT_TOP,
 ) -> None:
     """Tell what a model is, how its fit went, and what its components are.
 
@@ -104,16 +107,27 @@ def show(
         return
     describe(fitted)
     describe_clusters(fitted, top)
-    table = Table("party", "nats", "hub of", "columns", box=None)
-    root_of = {member: hub.root for hub in fitted.hubs_ for member in hub.members}
-    for (party, own), told in zip(fitted.partition_.items(), fitted._party_information(), strict=True):
-        held = ", ".join(names[c] for c in own)
-        table.add_row(*(plain(str(text)) for text in (party, f"{told.nats:.2f}", root_of[party], held)))
-    out.print(table, highlight=False)
+    _describe_parties(fitted, names, top)
     for repair in fitted.repairs_:
         found = f"component {repair.component} {repair.reason} at {repair.party}"
         what = "restarted" if repair.restarted else "kept"
         say(f"iteration {repair.iteration}: {found}; {what}")
+
+
+def _describe_parties(fitted: VerticalMixture, names: list[str], top: int) -> None:
+    """The parties that tell most about the component, with their columns."""
+    table = Table("party", "nats", "hub of", "columns", box=None)
+    root_of = {member: hub.root for hub in fitted.hubs_ for member in hub.members}
+    nats = [told.nats for told in fitted._party_information()]
+    shown = set(sorted(range(len(nats)), key=lambda place: -nats[place])[:top])
+    for place, (party, own) in enumerate(fitted.partition_.items()):
+        if place in shown:
+            held = as_names([names[c] for c in own], max(top, MOST_NAMES))
+            table.add_row(*(plain(str(text)) for text in (party, f"{nats[place]:.2f}", root_of[party], held)))
+    out.print(table, highlight=False)
+    if len(nats) > len(shown):
+        more = as_count(len(nats) - len(shown), "more party", "more parties")
+        say(f"and {more}, which tell less; --top {len(nats)} shows all")
 
 
 KINDS = ("star", "ring", "path", "complete", "geometric", "scale-free")

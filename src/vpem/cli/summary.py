@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from vpem.cli.app import out, plain
-from vpem.words import as_bytes
+from vpem.words import as_bytes, as_names
 from vpem.words import as_count as count
 
 __all__ = ["count", "describe", "show_findings"]
@@ -47,7 +47,7 @@ def describe(model: VerticalMixture) -> None:
     part = getattr(model, "part_", None)
     if part is not None:
         lines["part"] = (
-            f"{part.party}'s of study {part.study}, with {', '.join(part.parties)}; vpem assemble joins parts"
+            f"{part.party}'s of study {part.study}, with {as_names(part.parties)}; vpem assemble joins parts"
         )
         own = traffic.per_agent[part.party]
         lines["sent"] = f"{as_bytes(own.bytes_sent)} in the last run, and {as_bytes(own.bytes_received)} received"
@@ -82,7 +82,7 @@ def _families(model: VerticalMixture) -> dict[str, str]:
         held = [name for name, text in zip(names, texts, strict=True) if text == kind or text.startswith(f"{kind}:")]
         if kind == "zeros":
             held = [name for name, text in zip(names, texts, strict=True) if text == kind]
-        shown.append(f"{kind}: {', '.join(held)}")
+        shown.append(f"{kind}: {as_names(held)}")
     return {"families": "; ".join(shown)}
 
 

@@ -114,7 +114,9 @@ class ExplainedMixture(ABC):
         return frames.make_frame(columns)
 
     def certainty(self, X: ArrayLike) -> Certainty:
-        """How sure the labels of some rows are, and which components are confused.
+        """How sure the model is of the labels of some rows, and which components are confused.
+
+        A model that does not describe the data can be sure and wrong: see `verdict_`.
 
         Parameters
         ----------

@@ -12,11 +12,12 @@ from vpem.figures.clusters import (
     plot_profiles,
 )
 from vpem.figures.fits import draw_network, plot_selection, plot_trajectories, save_figure
-from vpem.figures.style import COLOURS, STYLES
+from vpem.figures.style import COLOURS, STYLES, above_and_below
 
 __all__ = [
     "COLOURS",
     "STYLES",
+    "above_and_below",
     "draw_network",
     "plot_certainty",
     "plot_classes",

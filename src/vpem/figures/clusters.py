@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vpem.figures.style import COLOURS, make_figure
-from vpem.meaning import entropy, short_number
+from vpem.figures.style import ABOVE, BELOW, COLOURS, above_and_below, make_figure
+from vpem.meaning import entropy, short_number, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,12 +17,21 @@ MOST_COLUMNS = 40
 """Columns in a figure, if there are more."""
 MOST_DOTS = 5000
 """Rows in a figure, if there are more."""
+MOST_CATEGORIES = 20
+"""Categories of a column in a figure; the most common ones."""
+LEAST_SHARE = 0.005
+"""Of a category in a component, from which on it is drawn."""
+LARGEST_DOT = 220.0
+"""Area, in points squared, of a dot that stands for all of a component."""
 MOST_CELLS = 16
 """Components up to which numbers are written into cells."""
 
 
 def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
     """Profiles of the components as a heat map: means in the columns' units, colours for the distance from everyone.
+
+    Blue is above everyone and orange below, as in the report. Of categories, a cell has the one whose share is
+    farthest above everyone's.
 
     Parameters
     ----------
@@ -45,7 +54,7 @@ def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
     widest = max(len(names[column]) for column in shown)
     figure = make_figure(max(4.0, 1.6 + 0.075 * widest + 0.75 * n_components), max(3.0, 1.7 + 0.26 * len(shown)))
     axes = figure.add_subplot()
-    image = axes.imshow(distances, cmap="RdBu_r", norm=Normalize(-limit, limit), aspect="auto")
+    image = axes.imshow(distances, cmap=above_and_below(), norm=Normalize(-limit, limit), aspect="auto")
     for row, column in enumerate(shown) if n_components <= MOST_CELLS else ():
         for k in range(n_components):
             colour = "white" if abs(distances[row, k]) > 0.65 * limit else "black"
@@ -56,7 +65,11 @@ def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
     _name_components(axes.xaxis, found.shares)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    figure.colorbar(image, ax=axes, label="deviations from everyone", shrink=min(1.0, 12 / len(shown)))
+    bar = figure.colorbar(
+        image, ax=axes, label="distance in deviations of everyone", shrink=min(1.0, 12 / len(shown))
+    )
+    bar.ax.set_title("blue: above\neveryone", fontsize=8, color=ABOVE)
+    bar.ax.set_xlabel("orange:\nbelow", fontsize=8, color=BELOW)
     some = f"means of the {len(shown)} most informative of {n_features} columns"
     axes.set_title("means of the components" if len(shown) == n_features else some, fontsize=10)
     return figure
@@ -106,7 +119,9 @@ def plot_importance(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
 
 
 def plot_certainty(model: Any, X: ArrayLike) -> Figure:
-    """How sure the labels of some rows are: the rows by their largest responsibility.
+    """How sure the model is of the labels of some rows: the rows by their largest probability under the model.
+
+    A model that is wrong can be as sure as one that is right, so the title has the verdict on the fit.
 
     Parameters
     ----------
@@ -126,9 +141,10 @@ def plot_certainty(model: Any, X: ArrayLike) -> Figure:
         )
         below = below + own / found.n_rows
     axes.set_xlim(min(float(found.edges[:-1][used].min()), 0.5), 1.0)
-    axes.set(xlabel="largest responsibility of a row", ylabel="share of the rows")
+    axes.set(xlabel="largest probability of a component, under the model", ylabel="share of the rows")
     axes.set_title(
-        f"{found.sure_share:.1%} of {found.n_rows:,} labels are sure (above 95%); mean {found.mean_largest:.3f}",
+        f"{found.sure_share:.1%} of {found.n_rows:,} rows have a component above 95%; mean {found.mean_largest:.3f}\n"
+        f"right if the model is; verdict on the fit: {verdict_of(model)[0] or 'not judged'}",
         fontsize=10,
     )
     axes.spines[["top", "right"]].set_visible(False)
@@ -190,6 +206,10 @@ def _table(shares: Any, texts: list[list[str]], names: list[str], rows: str, tit
 def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | None = None) -> Figure:
     """Two columns: ellipses of one and two deviations of each component, and rows if there are any.
 
+    Categories have no order and no deviation: a column of categories has a place on its axis for each, on which the
+    area of a component's dot is the share of the category in the component, and lines are one and two deviations of
+    the other column.
+
     Parameters
     ----------
     model : VerticalMixture
@@ -199,26 +219,25 @@ def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | N
     X : array-like of shape (n_samples, n_features), optional
         Rows; their colours are their labels. Every so manyth is drawn if there are more than 5,000.
     """
-    from matplotlib.patches import Ellipse
-
     found, names = model._profile(), model._column_names()
     pair = [_number(column, names) for column in (one, other)]
-    figure = make_figure(5.6, 4.6)
+    shown = {column: _categories(found, column) for column in pair if column in found.categories}
+    sizes = [0.35 * len(shown[column]) + 1.6 if column in shown else 0.0 for column in pair]
+    figure = make_figure(max(5.6, sizes[0]), max(4.6, sizes[1]))
     axes: Any = figure.add_subplot()
     if X is not None:
-        _add_rows(axes, model, X, pair)
-    for k, covariance in enumerate(_covariances(model, *pair)):
+        _add_rows(axes, model, X, pair, shown)
+    if shown:
+        _add_categories(axes, found, pair, shown)
+        for column, axis in zip(pair, (axes.xaxis, axes.yaxis), strict=True):
+            _name_categories(axis, shown.get(column), model._coding.labels.get(column))
+        lines = "\nlines: one and two deviations" if len(shown) < len(set(pair)) else ""
+        axes.set_title(f"area of a dot: share of the category in the component{lines}", fontsize=8)
+    else:
+        _add_ellipses(axes, found.means[:, pair], _covariances(model, *pair))
+    for k, share in enumerate(found.shares):
         colour = COLOURS[k % len(COLOURS)]
-        values, vectors = np.linalg.eigh(covariance)
-        angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
-        for size in (1, 2):
-            width, height = 2 * size * np.sqrt(np.maximum(values[::-1], 0))
-            shape = Ellipse(found.means[k, pair], width, height, angle=angle, fill=False, zorder=3)
-            shape.set(edgecolor=colour, linewidth=2.2 - 0.6 * size)
-            axes.add_patch(shape)
-        label = f"{k}: {found.shares[k]:.0%}"
-        axes.scatter(*found.means[k, pair], color=colour, edgecolors="#000000", s=90, zorder=4, label=label)
-        axes.annotate(str(k), found.means[k, pair], ha="center", va="center", fontsize=7, zorder=5)
+        axes.scatter([], [], color=colour, edgecolors="#000000", s=90, label=f"{k}: {share:.0%}")
     axes.autoscale_view()
     axes.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
     axes.spines[["top", "right"]].set_visible(False)
@@ -226,8 +245,68 @@ def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | N
     return figure
 
 
-def _add_rows(axes: Any, model: Any, X: Any, pair: list[int]) -> None:
-    labels, values = model.predict(X), np.asarray(model._read(X)[:])[:, pair]
+def _add_ellipses(axes: Any, means: Any, covariances: list[Any]) -> None:
+    """One and two deviations around each component's means, (n_components, 2)."""
+    from matplotlib.patches import Ellipse
+
+    for k, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
+        colour = COLOURS[k % len(COLOURS)]
+        values, vectors = np.linalg.eigh(covariance)
+        angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
+        for size in (1, 2):
+            width, height = 2 * size * np.sqrt(np.maximum(values[::-1], 0))
+            shape = Ellipse(mean, width, height, angle=angle, fill=False, zorder=3)
+            shape.set(edgecolor=colour, linewidth=2.2 - 0.6 * size)
+            axes.add_patch(shape)
+        axes.scatter(*mean, color=colour, edgecolors="#000000", s=90, zorder=4)
+        axes.annotate(str(k), mean, ha="center", va="center", fontsize=7, zorder=5)
+
+
+def _categories(found: Any, column: int) -> list[int]:
+    """Categories of a column that have a place on its axis: the most common ones, in their order."""
+    everyone = found.shares @ found.categories[column]
+    return sorted(int(code) for code in np.argsort(-everyone, kind="stable")[:MOST_CATEGORIES])
+
+
+def _name_categories(axis: Any, shown: list[int] | None, labels: Any) -> None:
+    if shown is None:
+        return
+    names = [str(code) if labels is None else str(labels[code]) for code in shown]
+    is_long = axis.axis_name == "x" and sum(map(len, names)) > 40
+    axis.set_ticks(range(len(shown)), names, fontsize=8, rotation=90 if is_long else 0)
+    axis.axes.set(**{f"{axis.axis_name}lim": (-0.5, len(shown) - 0.5)})
+
+
+def _add_categories(axes: Any, found: Any, pair: list[int], shown: dict[int, list[int]]) -> None:
+    """A dot for each component and category, or pair of categories, with lines of a number's deviations."""
+    n_components = len(found.shares)
+    for k in range(n_components):
+        look: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)]}
+        aside = 0.6 * ((k + 0.5) / n_components - 0.5)  # components stand beside each other at each category
+        places, shares = [], []
+        for column in pair:
+            chosen = shown.get(column)
+            places.append(np.arange(len(chosen)) + aside if chosen is not None else found.means[[k], column])
+            shares.append(found.categories[column][k, chosen] if chosen is not None else np.ones(1))
+        areas = np.outer(*shares).ravel()
+        x, y = (axis.ravel()[areas >= LEAST_SHARE] for axis in np.meshgrid(*places, indexing="ij"))
+        for column, draw, at, along in zip(pair, (axes.hlines, axes.vlines), (y, x), (x, y), strict=True):
+            for size in (1, 2) if column not in shown else ():
+                reach = size * found.deviations[k, column]
+                draw(at, along - reach, along + reach, linewidths=3.6 - 1.3 * size, zorder=3, **look)
+        areas = LARGEST_DOT * areas[areas >= LEAST_SHARE]
+        axes.scatter(x, y, s=areas, edgecolors="#000000", linewidths=0.6, zorder=4, **look)
+
+
+def _add_rows(axes: Any, model: Any, X: Any, pair: list[int], shown: dict[int, list[int]]) -> None:
+    labels, values = model.predict(X), np.array(model._read(X)[:], dtype=np.float64)[:, pair]
+    for number, column in enumerate(pair):
+        if column in shown:  # rows lie around the place of their category
+            place = np.full(int(np.nanmax(values[:, number], initial=max(shown[column]))) + 1, np.nan)
+            place[shown[column]] = np.arange(len(shown[column]))
+            codes = np.nan_to_num(values[:, number]).astype(np.intp)
+            noise = np.random.default_rng(number).uniform(-0.35, 0.35, len(values))
+            values[:, number] = np.where(np.isnan(values[:, number]), np.nan, place[codes] + noise)
     rows = np.flatnonzero(~np.isnan(values).any(axis=1))
     rows = rows[:: -(-len(rows) // MOST_DOTS) or 1]
     colours = [COLOURS[k % len(COLOURS)] for k in labels[rows]]

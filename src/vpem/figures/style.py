@@ -21,6 +21,17 @@ COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#0
 """Of areas and signs, by the same authors."""
 
 
+ABOVE, BELOW = "#0072b2", "#d55e00"
+"""Of what is above everyone, and below: blue and orange, as in the report."""
+
+
+def above_and_below() -> Any:
+    """A colour map from what is below everyone, in orange, through white to what is above, in blue."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("above and below", [BELOW, "#ffffff", ABOVE])
+
+
 @cache
 def _figure_class() -> Any:
     """Matplotlib's figure, which a notebook shows without `pyplot`; matplotlib is imported with the first one."""

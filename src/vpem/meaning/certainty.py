@@ -1,4 +1,4 @@
-"""How sure the labels are, which components are confused, and which rows the model does not describe."""
+"""How sure a model is of its labels, which components are confused, and which rows it does not describe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vpem.meaning.information import SEED
 EDGES = np.linspace(0.0, 1.0, 21)
 """Of the bins of the largest responsibility."""
 SURE = 0.95
-"""Above this, a label counts as sure."""
+"""Probability above which the model is sure of a label."""
 N_REFERENCE = 2000
 """Rows that are drawn to see how likely the model's own rows are."""
 MOST_KEPT = 2**24
@@ -25,7 +25,10 @@ MOST_KEPT = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Certainty:
-    """How sure the labels of some rows are; no row can be told from it, but for very few rows."""
+    """How sure a model is of the labels of some rows; no row can be told from it, but for very few rows.
+
+    All of it are probabilities under the model. One that does not describe the data can be sure and wrong.
+    """
 
     n_rows: int
     """With some value."""
@@ -38,7 +41,8 @@ class Certainty:
     mean_largest: float
     """Mean of the largest responsibility: the share of labels that are right, if the model is."""
     sure_share: float
-    """Rows whose largest responsibility is above 0.95."""
+    """Rows for which one component has a probability above 0.95 under the model; whether the model is right, it does
+    not say: see `verdict_`."""
 
     def confused_pairs(self, most: int = 5, least: float = 0.01) -> list[tuple[int, int, float]]:
         """Components i and j, and the expected share of rows of i that are labelled with j, largest first."""

@@ -44,17 +44,18 @@ class Profile:
         found: Array = (self.means - self.overall_means) / spread
         for column, period in self.periods.items():
             found[:, column] = arc(self.means[:, column], self.overall_means[column], period) / spread[column]
-        for column, own in self.categories.items():
-            found[:, column] = np.take_along_axis(self._unlike(own), self.typical[column][:, None], axis=1)[:, 0]
+        for column in self.categories:
+            found[:, column] = np.take_along_axis(self.unlike(column), self.typical[column][:, None], axis=1)[:, 0]
         return found
 
     @cached_property
     def typical(self) -> dict[int, NDArray[np.intp]]:
         """Column with categories to the one of each component whose share is farthest above everyone's."""
-        return {column: self._unlike(own).argmax(axis=1) for column, own in self.categories.items()}
+        return {column: self.unlike(column).argmax(axis=1) for column in self.categories}
 
-    def _unlike(self, probabilities: Array) -> Array:
-        """Shares of categories against everyone's, in everyone's deviations."""
+    def unlike(self, column: int) -> Array:
+        """Shares of categories less everyone's, in everyone's deviations; (n_components, n_categories)."""
+        probabilities = self.categories[column]
         everyone = self.shares @ probabilities
         found: Array = (probabilities - everyone) / np.sqrt(np.maximum(everyone * (1 - everyone), 1e-12))
         return found

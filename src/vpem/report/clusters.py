@@ -41,7 +41,9 @@ def without_small(model: Any, n_rows: int) -> Any:
     return shown
 
 
-def profile_of(profile: Profile, nats: float, column: int, hidden: NDArray[np.bool_]) -> dict[str, Any]:
+def profile_of(
+    profile: Profile, nats: float, column: int, hidden: NDArray[np.bool_], distances: Array | None = None
+) -> dict[str, Any]:
     """One column of the profiles: everyone, distances of the components from it, and what it tells.
 
     Parameters
@@ -53,12 +55,15 @@ def profile_of(profile: Profile, nats: float, column: int, hidden: NDArray[np.bo
     hidden : array of shape (n_components,)
         Components that have too few values in this column. If they have enough rows elsewhere, they have a part in
         "everyone", which is then left out.
+    distances : array of shape (n_components,), optional
+        In place of the profile's.
     """
     if (hidden & (profile.shares > 2 * NEGLIGIBLE)).any():
         return {"everyone": None, "distances": None, "nats": None}
     everyone = profile.overall_means[column], profile.overall_deviations[column]
-    distances = np.where(hidden, np.nan, np.round(profile.distances[:, column], 3))
-    return {"everyone": short(everyone), "distances": short(distances), "nats": round(nats, 3)}
+    own = profile.distances[:, column] if distances is None else distances
+    told = np.where(hidden, np.nan, np.round(own, 3))
+    return {"everyone": short(everyone), "distances": short(told), "nats": round(nats, 3)}
 
 
 def importance_card(model: Any, n_rows: int) -> dict[str, Any]:

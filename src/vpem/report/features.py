@@ -68,11 +68,12 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
                 "counts": bins.counts[place].tolist(),
                 "observed": observed,
                 "family": families.get(column),
-                **_categories(model, profile, column, shares.get(column), hidden),
                 **_parameters(model, column, limits[place], hidden),
                 **profile_of(profile, nats[column], column, hidden),
             }
         )
+        if column in shares:
+            features[-1] |= _categories(model, profile, column, shares[column], hidden)
     density, blocks = model._mixture.density, model._mixture.blocks
     small = model.weights_ * len(table) < SMALLEST_COUNT
     return {
@@ -100,11 +101,13 @@ def _sizes(profile: Any, columns: Sequence[int], limits: Array) -> dict[int, int
 
 
 def _categories(
-    model: Any, profile: Any, column: int, counts: NDArray[np.int64] | None, hidden: NDArray[np.bool_]
+    model: Any, profile: Any, column: int, counts: NDArray[np.int64], hidden: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Names, shares of rows and of the components of one column's categories; those of few rows are put together."""
-    if counts is None:
-        return {}
+    """Names, shares of rows and of the components of one column's categories; those of few rows are put together.
+
+    And the one that a component's cell names: among those that are named, the one whose share is farthest above
+    everyone's. The cell has the colour of its distance.
+    """
     labels = model._coding.labels.get(column) or [str(number) for number in range(len(counts))]
     few = counts < SMALLEST_COUNT
     order = [number for number in np.argsort(-counts, kind="stable").tolist() if not few[number]]
@@ -112,7 +115,11 @@ def _categories(
     total = max(1, int(counts.sum()))
     rest = 1.0 - own[:, shown].sum(axis=1)
     parts = np.concatenate([own[:, shown], np.maximum(rest, 0.0)[:, None]], axis=1)
+    unlike = profile.unlike(column)[:, shown] if shown else np.zeros((len(own), 1))
+    found = profile_of(profile, 0.0, column, hidden, unlike.max(axis=1))
     return {
+        "distances": found["distances"],
+        "typical": None if found["distances"] is None else unlike.argmax(axis=1).tolist(),
         "labels": [*(str(labels[number])[:60] for number in shown), "others"],
         "shares": short([*(counts[shown] / total), max(0.0, 1.0 - counts[shown].sum() / total)]),
         "component_shares": short(np.where(hidden[:, None], np.nan, parts)),

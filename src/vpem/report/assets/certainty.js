@@ -1,4 +1,4 @@
-// The card about how sure the labels are.
+// The card about how sure the model is of the labels.
 
 function sayBounded([words, share]) {
   return `${words ? `${words} ` : ""}${sayShare(share)}`;
@@ -25,8 +25,8 @@ function paintCertainty(width) {
       return [bar];
     });
   });
-  const label = `Rows by their largest responsibility: ${sayBounded(data.certainty.sure)} are above 95%.`;
-  return canvas(width, box.height, label, axes(box, { low, high: 1, name: "largest responsibility of a row" }, { low: 0, high: top, name: "share of the rows" }), ...bars);
+  const label = `Rows by the largest probability of a component: ${sayBounded(data.certainty.sure)} are above 95%.`;
+  return canvas(width, box.height, label, axes(box, { low, high: 1, name: "largest probability of a component" }, { low: 0, high: top, name: "share of the rows" }), ...bars);
 }
 
 function addCertainty() {
@@ -39,8 +39,8 @@ function addCertainty() {
   const { sure, mean, left_out: leftOut, confused } = data.certainty;
   about(
     "certainty",
-    `For ${sayBounded(sure)} of the rows, one component has a responsibility above 95%.`,
-    `If the model is right, ${sayShare(mean)} of the labels are.`,
+    `For ${sayBounded(sure)} of the rows, one component has a probability above 95% under the model.`,
+    `If the model is right, ${sayShare(mean)} of the labels are; a model that is wrong can be as sure. The verdict on the fit is ${data.verdict.colour === null ? "missing: it was not judged" : data.verdict.colour}.`,
   );
   addFigure("certainty", paintCertainty);
   caption(

@@ -45,7 +45,12 @@ function tellProfile(feature, component) {
   const mean = meanOf(feature, component);
   const holder = `${feature.name}, held by ${nameOf(feature.party)}`;
   if (mean === null) return `${holder}: component ${component} has too few values to be shown.`;
-  if (feature.labels) return `${holder}: ${sayCategory(feature, component)} in component ${component}, ${sayCategory(feature, null)} in all rows.`;
+  if (feature.labels) {
+    const place = cellCategory(feature, component);
+    const [name, own] = [feature.labels[place], sayShare(feature.component_shares[component][place])];
+    const distance = feature.distances === null ? "" : `, ${sayDistance(feature.distances[component])}`;
+    return `${holder}: ${name} has a share of ${own} in component ${component}, and of ${sayShare(feature.shares[place])} in all rows${distance}.`;
+  }
   const own = `${holder}: ${say(mean)} \u00b1 ${say(deviationOf(feature, component), 3)} in component ${component}`;
   if (feature.distances === null) return `${own}; some components have too few values to tell what everyone has.`;
   const [centre, spread] = feature.everyone;
@@ -68,11 +73,24 @@ function sayShortValue(value) {
   return size >= 100 ? sayCount(Math.round(value)) : say(value, 3);
 }
 
-/** The most common category and its share, in a component or in all rows. */
-function sayCategory(feature, component) {
+/** The category of a component's cell: the one whose share is farthest above everyone's, if that is known, or else the most common. */
+function cellCategory(feature, component) {
   const shares = component === null ? feature.shares : feature.component_shares[component];
-  const largest = shares.indexOf(Math.max(...shares));
-  return `${feature.labels[largest]} ${sayShare(shares[largest])}`;
+  return component === null || !feature.typical ? shares.indexOf(Math.max(...shares)) : feature.typical[component];
+}
+
+function sayCategory(feature, component) {
+  const place = cellCategory(feature, component);
+  return `${feature.labels[place]} ${sayShare((component === null ? feature.shares : feature.component_shares[component])[place])}`;
+}
+
+/** Steps of colour from far below everyone to far above, between words; in a table they are half as strong as in a map. */
+function addColours(strongest) {
+  const steps = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1];
+  const strip = draw("svg", { class: "steps", viewBox: `0 0 ${10 * steps.length} 10`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  strip.append(...steps.map((step, number) => draw("rect", { x: 10 * number, width: 10, height: 10, fill: step < 0 ? "var(--negative)" : "var(--positive)", "fill-opacity": strongest * Math.abs(step) })));
+  const limit = say(farthest(), 2);
+  find("#profiles .legend").replaceChildren(make("span", {}, `orange: ${limit} deviations below everyone`, strip, `blue: ${limit} deviations above`));
 }
 
 /** One cell of the profiles' table: the mean and the deviation, on a ground that tells the distance. */
@@ -197,8 +215,8 @@ function addProfiles() {
   const left = data.n_columns - data.features.length;
   about(
     "profiles",
-    "What the rows of each component have, on average, in the units of the columns. Blue is above everyone, orange below.",
-    `The colour is as strong as the distance, in deviations of everyone; the strongest is ${say(farthest(), 2)}.`,
+    "What the rows of each component have, on average, in the units of the columns. Blue is above everyone, orange below, the stronger the farther.",
+    data.features.some((feature) => feature.labels) ? "Of categories, a cell has the one whose share is farthest above everyone's; everyone has the most common one." : "",
     shared ? "The map has a row for each party; point at a cell, or tap it." : "",
     left ? `${sayMany(left, "column")} that tell least are left out.` : "",
   );
@@ -208,6 +226,7 @@ function addProfiles() {
   const options = [...(few ? [] : [["top", `the ${TOP_COLUMNS} that tell most`]]), ["all", `all ${data.features.length}, by party`]];
   const single = holders.length === 1 || Math.max(...counts) === 1;
   setOptions(find("#columns"), [...options, ...(single ? [] : holders.map((party) => [party, data.agents[party].name, "columns of one party"]))], few ? "all" : "top");
+  addColours(shared ? 1 : 0.5);
   if (shared) addFigure("profiles", paintMap);
   else find("#profiles .plot").remove();
   find("#columns").addEventListener("change", showProfiles);
