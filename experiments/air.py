@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from experiments.common import PAPER_ROUNDS, Experiment, links_of, main, markdown, tidy
 from vpem import Consensus, VerticalGaussianMixture
 from vpem.datasets import POLLUTANTS, fetch_beijing_air
-from vpem.figures import COLOURS, draw_network
+from vpem.figures import COLOURS, above_and_below, draw_network
 
 FULL = {"n_components": 4, "kilometres": 20.0, "hops": 0, "tol": 1e-3, "max_iter": 200, "every": 1}
 QUICK = {"n_components": 3, "every": 20, "max_iter": 20}
@@ -152,16 +152,17 @@ def run(experiment: Experiment) -> None:
     place.set_title(f"stations within {p['kilometres']:g} km are linked")
     overall = np.log(medians).mean(axis=1)
     spread = overall - (weights @ overall)
-    image = heat.imshow(spread, cmap="RdBu_r", vmin=-np.abs(spread).max(), vmax=np.abs(spread).max(), aspect="auto")
+    most = np.abs(spread).max()
+    image = heat.imshow(spread, cmap=above_and_below(), vmin=-most, vmax=most, aspect="auto")
     heat.set_xticks(range(6), POLLUTANTS)
     heat.set_yticks(range(k), [f"{name}, {weight:.0%}" for name, weight in zip(regimes, weights, strict=True)])
     for row in range(k):
         for column in range(6):
-            colour = "#ffffff" if abs(spread[row, column]) > 0.6 * np.abs(spread).max() else "#000000"
+            colour = "#ffffff" if abs(spread[row, column]) > 0.6 * most else "#000000"
             value = f"{np.exp(overall[row, column]):.0f}"
             heat.text(column, row, value, ha="center", va="center", fontsize=8, color=colour)
     heat.set_title("medians, µg/m³; colour: log ratio to the average")
-    figure.colorbar(image, ax=heat)
+    figure.colorbar(image, ax=heat, label="blue: above the average, orange: below")
     shares = np.array(found["shares"]["month"], dtype=float)
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
     below = np.zeros(12)

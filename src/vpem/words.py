@@ -31,7 +31,7 @@ def as_count(number: int, one: str, many: str = "") -> str:
 
 
 def as_names(names: Sequence[str], most: int = MOST_NAMES) -> str:
-    """As "a, b", or "a, b and 12 more".
+    """Join names with commas, and count those beyond the first `most`.
 
     Examples
     --------

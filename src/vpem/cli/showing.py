@@ -115,7 +115,7 @@ def show(
 
 
 def _describe_parties(fitted: VerticalMixture, names: list[str], top: int) -> None:
-    """The parties that tell most about the component, with their columns."""
+    """Print the most informative parties and their columns."""
     table = Table("party", "nats", "hub of", "columns", box=None)
     root_of = {member: hub.root for hub in fitted.hubs_ for member in hub.members}
     nats = [told.nats for told in fitted._party_information()]

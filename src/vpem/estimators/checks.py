@@ -80,7 +80,7 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
 
 
 def read_values(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> tuple[Table, dict[int, list[str]]]:
-    """The table's own numbers, and what the codes of its own words stand for, by column; otherwise as above."""
+    """Read a table's own numbers, and the words that its own codes stand for, by column; see `read_table`."""
     takes_words = getattr(estimator, "_has_families", False)
     if takes_words and not getattr(X, "streams_rows", False) and not is_joined(X) and not issparse(X):
         from vpem.tables import Said, code_words  # takes a while
@@ -108,7 +108,7 @@ def read_values(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> tu
 
 
 def _check_cells(X: Any) -> None:
-    """Raise TypeError if an array has cells that hold several values."""
+    """Raise TypeError for array cells that are containers."""
     for row, cells in enumerate(X.tolist() if isinstance(X, np.ndarray) else ()):
         for column, cell in enumerate(cells):
             if isinstance(cell, Iterable) and not isinstance(cell, str | bytes):

@@ -192,11 +192,11 @@ class ExplainedMixture(ABC):
         Returns
         -------
         filled : as X
-            A data frame of the same library, with its index, names and types; for a dict of tables such a dict, in
-            which every party has all rows, with their ids, in the order of ``vpem.tables.join(X, on).ids``, and a
-            party that is missing gets a table. An array of numbers or of objects for an array; for files, joined and
-            streamed tables a data frame. Only gaps change: a category that the fit has not seen stays. A gap among
-            categories becomes the most probable one; in an array of numbers words are codes.
+            A table of the same kind: a data frame keeps its index, names and types; a dict of tables becomes such a
+            dict, in which every party has all rows and ids, in the order of ``vpem.tables.join(X, on).ids``, and a
+            missing party gets a table; an array stays one of numbers or of objects; paths and joined tables become
+            data frames. Only gaps change: a category that the fit has not seen stays. A gap in a column of categories
+            becomes the most probable category, which is a code in an array of numbers.
         deviations : as X
             Standard deviations of what was filled in, 0 elsewhere; of categories, the probability that it is
             another one. Only with `return_std`.

@@ -1,4 +1,4 @@
-"""Tables whose gaps are filled in: as they came, with what a model expects in place of the gaps and nothing else."""
+"""Imputed tables: the caller's own table, in which only the gaps have changed."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Filling:
-    """What a table has, and what belongs into its gaps; arrays of shape (n_rows, n_columns)."""
+    """A table and the values for its gaps; arrays have shape (n_rows, n_columns)."""
 
     values: Array
-    """The table's own numbers; where it has words, codes of `words`."""
+    """The table's own numbers, and its own codes in columns of words."""
     words: Mapping[int, Sequence[str]]
-    """Column to what its own codes stand for."""
+    """Column to the words that these codes stand for."""
     expected: Array
-    """Numbers, and codes of the fit's words; used where the table has nothing."""
+    """Imputed numbers, and codes of the fit in columns of words; used in gaps only."""
     coding: Coding
-    """Of the fit."""
+    """The fit's codes of categories."""
 
     def column(self, number: int, own: Sequence[Any] | None = None) -> Any:
-        """One column without gaps, (n_rows,): words, truth values and numbers as the table has them.
+        """One column without gaps, (n_rows,), with words and booleans in place of codes.
 
         Parameters
         ----------
         number : int
         own : sequence of shape (n_rows,), optional
-            What the table itself has, if it is a data frame; by default its numbers and words.
+            The cells of the caller's table; by default they follow from `values` and `words`.
         """
         values, words = self.values[:, number], self.words.get(number)
         if own is None:
             own = values.tolist() if words is None else Coding({number: words}).in_words(number, values)
         found, rows = list(own), np.flatnonzero(np.isnan(values))
-        has_texts = any(isinstance(value, str) for value in own)  # "true" is a word, and True is none
+        has_texts = any(isinstance(value, str) for value in own)  # the text "true" stays a text, True a boolean
         show = self.coding.in_words if has_texts else self.coding.in_cells
         for row, cell in zip(rows.tolist(), show(number, self.expected[rows, number]), strict=True):
             found[row] = cell.item() if isinstance(cell, np.generic) else cell
         return found
 
     def like(self, X: Any, names: Sequence[str]) -> Any:
-        """The whole as the kind of table that X is; a data frame keeps its index, its names and its types.
+        """Return a table of the same kind as X; a data frame keeps its index, names and types.
 
         Parameters
         ----------
         X : table of shape (n_rows, n_columns)
         names : sequence of str
-            Of the columns, for tables that are neither arrays nor data frames.
+            Column names for tables that are neither arrays nor data frames.
         """
         kind = frames.kind_of(X)
         if kind == frames.ARRAY:
@@ -68,16 +68,16 @@ class Filling:
         return frames.replace_columns(X, kind, changed)
 
     def like_tables(self, tables: Mapping[Any, Any], joined: Any, parties: Mapping[str, Mapping[str, int]]) -> Any:
-        """The whole as one table for each party, with all rows, and their ids, in the order of the joined table.
+        """Return one table for each party, with all rows and their ids in the order of the joined table.
 
         Parameters
         ----------
         tables : mapping
-            Party to its table. A party whose whole table is missing gets one, of the kind of the first.
+            Party to its table. A party without a table gets one of the kind of the first.
         joined : JoinedTable
-            The same, side by side.
+            The same tables, joined.
         parties : mapping
-            Party to its columns: their names in its own table, and their numbers.
+            Party to its columns: name in the party's table to column number.
         """
         given, ids = {str(party): table for party, table in tables.items()}, id_columns(joined.on, joined.ids)
         first, found = frames.kind_of(next(iter(given.values()))), {}
@@ -99,7 +99,7 @@ class Filling:
         places: NDArray[np.intp],
         numbers: Mapping[str, int],
     ) -> Any:
-        """One party's table; in rows that it did not have, columns that are not the model's stay empty."""
+        """Return one party's table; columns outside the model are empty in rows that the party lacks."""
         index = [name for name in getattr(getattr(table, "index", None), "names", ()) if name in ids]
         table = table.reset_index() if index else table
         made: dict[str, Any] = {}
@@ -115,18 +115,18 @@ class Filling:
         return found.set_index(index) if index else found
 
     def _changed(self) -> list[int]:
-        """Columns that are not as they were."""
+        """Columns with gaps."""
         return [int(number) for number in np.flatnonzero(np.isnan(self.values).any(axis=0))]
 
     def _typed(self, column: Any, cells: Sequence[Any] | None, number: int, kind: str) -> Any:
-        """One column as a data frame has it, whose own cells are these, or else all of the given column."""
+        """One column of a data frame; its own cells are `cells`, by default those of `column`."""
         if cells is None and frames.has_doubles(column, kind):
             return frames.typed(self._numbers[:, number], None, kind)
         return frames.typed(self.column(number, frames.cells_of(column) if cells is None else cells), column, kind)
 
     @cached_property
     def _numbers(self) -> Array:
-        """The whole as numbers."""
+        """All values as numbers and codes."""
         return np.where(np.isnan(self.values), self.expected, self.values)
 
     def _array(self, X: Any) -> NDArray[Any]:
@@ -139,7 +139,7 @@ class Filling:
 
 
 class Deviations(Filling):
-    """How far off what was filled in may be: numbers, whatever the columns have."""
+    """Standard deviations of imputed values, 0 elsewhere; numbers in every column."""
 
     def column(self, number: int, own: Sequence[Any] | None = None) -> Any:  # noqa: ARG002
         """One column, (n_rows,)."""
@@ -160,7 +160,7 @@ class Deviations(Filling):
 
 
 def id_columns(on: Sequence[str], ids: Sequence[Any]) -> dict[str, list[Any]]:
-    """Columns that name the rows, from one value or tuple of values for each row."""
+    """Id columns, from one value or tuple of values per row."""
     if len(on) == 1:
         return {on[0]: list(ids)}
     return {name: [one[place] for one in ids] for place, name in enumerate(on)}

@@ -36,7 +36,7 @@ class FittedMixture(ExplainedMixture):
     _network: Network
     _mixture: Mixture
     _kinds: Mapping[str, str] = {}
-    """Of the fit's table, or of each party's: see `frames.kind_of`; empty for a model from a file."""
+    """Kind of the fit's table, under "", or of each party's table; empty for a loaded model."""
 
     def predict(self, X: Data) -> NDArray[np.intp]:
         """Most probable component of each row, under the assembled model; (n_samples,)."""
@@ -67,9 +67,9 @@ class FittedMixture(ExplainedMixture):
         Returns
         -------
         X : table of shape (n_samples, n_features)
-            As the fit's table was: a data frame of the same library, with its names and words; for a dict of tables
-            such a dict, in which the rows' numbers are their ids; an array for an array (of objects, if it has
-            words). A model from a file knows names but no library: its data frames are those of `profile`.
+            Of the same kind as the table of the fit: a data frame of the same library, with its names and words; a
+            dict of tables, in which rows are numbered as their ids; or an array (of objects, if it has words). A
+            loaded model knows names but no library, and returns data frames as `profile` does.
         y : array of shape (n_samples,)
             The rows' components.
         """
@@ -94,7 +94,7 @@ class FittedMixture(ExplainedMixture):
         return frames.make_frame(dict(zip(names, columns, strict=True)), kind), labels
 
     def _in_cells(self, X: Array) -> list[Any]:
-        """Columns of drawn rows, (n_rows,) each: words, truth values and whole numbers where the fit has such."""
+        """Columns of drawn rows, (n_rows,) each, with words, booleans and integers in place of codes."""
         found: list[Any] = [self._coding.in_cells(number, values) for number, values in enumerate(X.T)]
         density = self._mixture.density
         for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
@@ -104,7 +104,7 @@ class FittedMixture(ExplainedMixture):
         return found
 
     def _draw(self, n_samples: int) -> tuple[Array, NDArray[np.intp]]:
-        """Rows of the model as numbers and codes, and their components."""
+        """Draw rows, as numbers and codes, and their components."""
         check_is_fitted(self, "weights_")
         rng = np.random.default_rng(checks.shared_seed(self.random_state))
         counts = rng.multinomial(checks.check_count("n_samples", n_samples, 1), self.weights_)

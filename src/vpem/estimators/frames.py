@@ -13,7 +13,7 @@ import numpy as np
 LIBRARIES = ("pandas", "polars", "pyarrow")
 
 ARRAY, COLUMNS, OTHER = "array", "columns", "other"
-"""Kinds of tables that are no data frames: arrays and lists; dicts of columns; files, joined and streamed tables."""
+"""Kinds of other tables: arrays and lists; dicts of columns; paths, joined and streamed tables."""
 
 
 def kind_of(X: Any) -> str:
@@ -28,7 +28,7 @@ def kind_of(X: Any) -> str:
 
 
 def collected(X: Any) -> Any:
-    """A table, or a dict of tables, with what polars has not computed yet."""
+    """Collect lazy frames of polars; return other tables as they are."""
     if isinstance(X, Mapping):
         return {name: collected(own) for name, own in X.items()}
     return X.collect() if hasattr(X, "collect") else X
@@ -72,7 +72,7 @@ def replace_columns(X: Any, kind: str, columns: Mapping[int, Any]) -> Any:
     schema = X.schema
     for number, column in columns.items():
         X = X.set_column(number, X.column_names[number], column)
-    # With the types of before among its metadata, pandas would turn numbers back into words.
+    # The metadata have the old types, to which pandas would convert.
     return X if X.schema.equals(schema) else X.replace_schema_metadata(None)
 
 
@@ -85,13 +85,13 @@ def cells_of(column: Any) -> list[Any]:
 
 
 def has_doubles(column: Any, kind: str) -> bool:
-    """Whether a column has numbers of 64 bits, with fractions."""
+    """Whether a column is of type float64."""
     name = {"pandas": "float64", "polars": "Float64", "pyarrow": "double"}.get(kind)
     return str(getattr(column, "type" if kind == "pyarrow" else "dtype", None)) == name
 
 
 def typed(values: Any, like: Any, kind: str) -> Any:
-    """Values as a column of a kind; of the type of another one, if there is one, and if it can hold them all."""
+    """Values as a column of a table of this kind, of the type of the column `like` if it can hold them."""
     if kind == COLUMNS:
         return np.array(values) if isinstance(like, np.ndarray) else values
     if like is None:
@@ -105,7 +105,7 @@ def typed(values: Any, like: Any, kind: str) -> Any:
     more: dict[str, Any] = {"type": dtype} if kind == "pyarrow" else {"dtype": dtype}
     try:
         found = make(values, **more)
-        # Libraries cut fractions off, or take a gap for False, without a word.
+        # Some libraries truncate fractions, or turn None into False, without an error.
         if all(map(_is_same, cells_of(found), values)):
             return found
     except Exception as error:  # polars has errors of its own
@@ -120,7 +120,7 @@ def _is_gap(value: Any) -> bool:
 
 
 def _is_same(found: Any, expected: Any) -> bool:
-    """Whether a value is what was asked for, but for rounding to fewer digits."""
+    """Whether two values are equal, up to rounding to float32."""
     if _is_gap(found) or _is_gap(expected):
         return _is_gap(found) and _is_gap(expected)
     if isinstance(found, float) and isinstance(expected, float):

@@ -48,7 +48,7 @@ def join_to_fit(estimator: Any, X: Any, on: str | Sequence[str] | None) -> Any:
 
 
 def join_to_read(estimator: Any, X: Any) -> Any:
-    """Tables of some of the parties of an earlier fit, joined; X as it is, if it is joined or one table."""
+    """Join a dict of tables by the id columns of an earlier fit; return other tables as they are."""
     if not is_joined(X):
         return X
     if not hasattr(estimator, "partition_") or not hasattr(estimator, "feature_names_in_"):
@@ -82,13 +82,13 @@ def arrange(estimator: Any, X: Any) -> Any:
 
 
 def _party_names(estimator: Any) -> dict[str, list[str]]:
-    """Each party's columns, by their names in the fit."""
+    """Party to the names of its columns in the fit."""
     names = [str(name) for name in estimator.feature_names_in_]
     return {str(party): [names[column] for column in held] for party, held in estimator.partition_.items()}
 
 
 def party_columns(estimator: Any) -> dict[str, dict[str, int]]:
-    """Each party's columns: their names in its own table, without the prefix of a join, and their numbers."""
+    """Party to its columns: name in the party's own table, without the prefix of a join, to column number."""
     parties = _party_names(estimator)
     count = Counter(name.removeprefix(f"{party}.") for party, own in parties.items() for name in own)
     number_of = {str(name): number for number, name in enumerate(estimator.feature_names_in_)}

@@ -1,4 +1,4 @@
-"""Weights of rows, which no estimator takes: said in words, where scikit-learn's users would give them."""
+"""Refusal of `sample_weight`, which users of scikit-learn may pass."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ R = TypeVar("R")
 
 
 def counts_each_row_once(method: Callable[P, R]) -> Callable[P, R]:
-    """A method that refuses `sample_weight`, by name or behind its other arguments, and says what to do instead.
+    """Decorate a method so that it refuses `sample_weight`, by keyword or position, with a remedy.
 
-    The argument is not part of the signature, from which scikit-learn would take that it has an effect.
+    The argument is not in the signature: scikit-learn would then test its effect.
     """
     most = sum(one.kind == one.POSITIONAL_OR_KEYWORD for one in signature(method).parameters.values())
 

@@ -20,7 +20,7 @@ MOST_DOTS = 5000
 MOST_CATEGORIES = 20
 """Categories of a column in a figure; the most common ones."""
 LEAST_SHARE = 0.005
-"""Of a category in a component, from which on it is drawn."""
+"""Smallest share of a category in a component that is drawn."""
 LARGEST_DOT = 220.0
 """Area, in points squared, of a dot that stands for all of a component."""
 MOST_CELLS = 16
@@ -119,9 +119,9 @@ def plot_importance(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
 
 
 def plot_certainty(model: Any, X: ArrayLike) -> Figure:
-    """How sure the model is of the labels of some rows: the rows by their largest probability under the model.
+    """Histogram of each row's largest component probability under the model.
 
-    A model that is wrong can be as sure as one that is right, so the title has the verdict on the fit.
+    A wrong model can be as sure as a right one, so the title gives the verdict on the fit.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def _add_ellipses(axes: Any, means: Any, covariances: list[Any]) -> None:
 
 
 def _categories(found: Any, column: int) -> list[int]:
-    """Categories of a column that have a place on its axis: the most common ones, in their order."""
+    """Codes of the most common categories of a column, in ascending order."""
     everyone = found.shares @ found.categories[column]
     return sorted(int(code) for code in np.argsort(-everyone, kind="stable")[:MOST_CATEGORIES])
 
@@ -278,11 +278,11 @@ def _name_categories(axis: Any, shown: list[int] | None, labels: Any) -> None:
 
 
 def _add_categories(axes: Any, found: Any, pair: list[int], shown: dict[int, list[int]]) -> None:
-    """A dot for each component and category, or pair of categories, with lines of a number's deviations."""
+    """Draw a dot for each component and category (or pair of categories), and error bars along a numeric axis."""
     n_components = len(found.shares)
     for k in range(n_components):
         look: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)]}
-        aside = 0.6 * ((k + 0.5) / n_components - 0.5)  # components stand beside each other at each category
+        aside = 0.6 * ((k + 0.5) / n_components - 0.5)  # so that the components' dots do not overlap
         places, shares = [], []
         for column in pair:
             chosen = shown.get(column)
@@ -301,7 +301,7 @@ def _add_categories(axes: Any, found: Any, pair: list[int], shown: dict[int, lis
 def _add_rows(axes: Any, model: Any, X: Any, pair: list[int], shown: dict[int, list[int]]) -> None:
     labels, values = model.predict(X), np.array(model._read(X)[:], dtype=np.float64)[:, pair]
     for number, column in enumerate(pair):
-        if column in shown:  # rows lie around the place of their category
+        if column in shown:  # jitter around the position of the category
             place = np.full(int(np.nanmax(values[:, number], initial=max(shown[column]))) + 1, np.nan)
             place[shown[column]] = np.arange(len(shown[column]))
             codes = np.nan_to_num(values[:, number]).astype(np.intp)

@@ -22,11 +22,11 @@ COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#0
 
 
 ABOVE, BELOW = "#0072b2", "#d55e00"
-"""Of what is above everyone, and below: blue and orange, as in the report."""
+"""Colours for values above and below everyone's: blue and orange, as in the report."""
 
 
 def above_and_below() -> Any:
-    """A colour map from what is below everyone, in orange, through white to what is above, in blue."""
+    """Colour map from orange (below everyone) through white to blue (above everyone)."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("above and below", [BELOW, "#ffffff", ABOVE])

@@ -1,4 +1,4 @@
-"""How sure a model is of its labels, which components are confused, and which rows it does not describe."""
+"""Certainty of labels under a model, confusion of components, and rows that the model does not describe."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MOST_KEPT = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Certainty:
-    """How sure a model is of the labels of some rows; no row can be told from it, but for very few rows.
+    """Certainty of the labels of some rows under a model; it identifies no row, unless there are very few.
 
-    All of it are probabilities under the model. One that does not describe the data can be sure and wrong.
+    All values are probabilities under the model. A model that does not describe the data can be sure and wrong.
     """
 
     n_rows: int
@@ -41,8 +41,8 @@ class Certainty:
     mean_largest: float
     """Mean of the largest responsibility: the share of labels that are right, if the model is."""
     sure_share: float
-    """Rows for which one component has a probability above 0.95 under the model; whether the model is right, it does
-    not say: see `verdict_`."""
+    """Share of rows in which one component has a probability above 0.95 under the model. It does not say whether the
+    model is right: see `verdict_`."""
 
     def confused_pairs(self, most: int = 5, least: float = 0.01) -> list[tuple[int, int, float]]:
         """Components i and j, and the expected share of rows of i that are labelled with j, largest first."""
@@ -88,7 +88,7 @@ def typicality(
 
     A log-density depends on how many columns a row has, so it is compared with those of rows that are drawn from the
     model and lack the same columns. That makes rows with different gaps comparable. Zeros have probabilities and
-    amounts have densities; these are taken per deviation of all amounts, so that no column's unit matters.
+    amounts have densities; densities are taken per deviation of all amounts, so that units have no effect.
 
     Parameters
     ----------

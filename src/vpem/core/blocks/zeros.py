@@ -150,7 +150,7 @@ class Zeros(Smooth):
         return value == 0
 
     def recentre(self, everything: Array) -> Array:
-        """Move the centre to the mean of the rest if it is far from there, as where zeros pull it away."""
+        """Move the centre to the mean of the rest if it is far away, because zeros count in a column's mean."""
         _, mean, variance, _, centre, scale = everything.T
         is_far, found = np.square(mean - centre) > FAR * variance, everything.copy()
         found[:, CENTRE] = np.where(is_far, mean, centre)
