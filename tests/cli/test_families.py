@@ -64,6 +64,26 @@ def test_words_are_taken_if_asked(folder):
     assert found["categories"] == model.categories_
 
 
+def test_a_model_of_several_files_takes_such_tables_in_python(folder):
+    vpem_says("fit", *TABLES, "-k", 2, "--family", "hour=angles:24", "--out", "m")
+    vpem_says("predict", "m", *TABLES, "--out", "scores.csv")
+    model, scores = vpem.load("m"), pd.read_csv("scores.csv")
+    for tables in (
+        {"registry": "registry.csv", "shop": "shop.csv"},
+        {"registry": pd.read_csv("registry.csv"), "shop": pd.read_csv("shop.csv")},
+    ):
+        assert model.predict(tables).tolist() == scores["component"].tolist()
+        filled = model.impute(tables)
+        assert filled["registry"]["person"].tolist() == filled["shop"]["person"].tolist() == scores["person"].tolist()
+    vpem_says("impute", "m", *TABLES, "--out", "filled.csv")
+    by_program = pd.read_csv("filled.csv")
+    assert filled["registry"]["job"].tolist() == by_program["job"].tolist()
+    np.testing.assert_allclose(filled["shop"][["visits", "spent", "hour"]], by_program[["visits", "spent", "hour"]])
+    vpem_says("sample", "m", "-n", 20, "--out", "drawn.csv")
+    drawn = model.set_params(random_state=0).sample(20)[0]
+    assert drawn["registry"]["job"].tolist() == pd.read_csv("drawn.csv")["job"].tolist()
+
+
 def test_the_parties_file_may_have_families(folder):
     (folder / "parties.toml").write_text(
         '[parties]\na = ["age", "job"]\nb = ["visits", "hour"]\n[families]\nvisits = "poisson"\nhour = "angles:24"\n'
