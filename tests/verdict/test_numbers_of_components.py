@@ -80,10 +80,10 @@ def test_the_agreement_of_starts_is_that_of_their_labels():
     X = load_wine().data
     fits = [fitted(X, 3, n_init=n, random_state=5) for n in range(1, 6)]
     model = fits[-1]
-    expected = {round(adjusted_rand_score(model.predict(X), one.predict(X)), 9) for one in fits} - {1.0}
+    expected = {round(adjusted_rand_score(model.predict(X), one.predict(X)), 9) for one in fits}
     (finding,) = (one for one in model.verdict_ if one.code == "starts_apart")
     found = {round(one, 9) for one in model._facts.start_agreement}
-    assert expected
+    assert len(expected) > 1
     assert expected <= found
     assert f"lowest {min(found):.2f}" in finding.sentence
 

@@ -91,11 +91,11 @@ def test_nothing_is_wrong():
         ({"start_bounds": (-4.0, -4.5, -4.6)}, {"starts_apart": "amber"}),
         ({"start_bounds": (-4.0, -4.6, -4.001)}, {}),
         ({"start_bounds": (-4.0, -math.inf)}, {}),
-        ({"start_bounds": (-4.0, -4.5), "start_agreement": (0.98,)}, {"starts_apart": "note"}),
-        ({"start_bounds": (-4.0, -4.5), "start_agreement": (0.9,)}, {"starts_apart": "amber"}),
-        ({"start_bounds": (-4.0, -4.0, -4.0), "start_agreement": (1.0, 0.99)}, {}),
-        ({"start_bounds": (-4.0, -4.0, -4.0, -4.2), "start_agreement": (1.0, 1.0, 0.2)}, {"unstable": "note"}),
-        ({"start_bounds": (-4.0, -4.0, -4.0), "start_agreement": (0.4, 0.3)}, {"unstable": "amber"}),
+        ({"start_bounds": (-4.0, -4.5), "start_agreement": (1.0, 0.98)}, {"starts_apart": "note"}),
+        ({"start_bounds": (-4.0, -4.5), "start_agreement": (1.0, 0.9)}, {"starts_apart": "amber"}),
+        ({"start_bounds": (-4.0, -4.001, -4.5), "start_agreement": (1.0, 1.0, 0.99)}, {}),
+        ({"start_bounds": (-4.0, -4.001, -4.2), "start_agreement": (1.0, 0.99, 0.2)}, {"other_ends": "note"}),
+        ({"start_bounds": (-4.001, -4.0, -4.002), "start_agreement": (0.4, 1.0, 0.3)}, {"unstable": "amber"}),
         ({"fewer_by_bic": 2, "fewer_by_icl": 1}, {"too_many_components": "amber"}),
         ({"fewer_by_icl": 1}, {"overlapping": "amber"}),
         ({"fewer_by_icl": 2}, {"overlapping": "note"}),
@@ -135,10 +135,10 @@ def test_columns_and_rounds_are_named():
 
 
 def test_amber_tells_how_alike_the_starts_are():
-    (one,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(0.11, 0.13)))
-    (other,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(0.88, 0.90)))
-    assert "adjusted Rand index is 0.12 (median; lowest 0.11" in one.sentence
-    assert "adjusted Rand index is 0.89 (median; lowest 0.88" in other.sentence
+    (one,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(1.0, 0.11, 0.13)))
+    (other,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(1.0, 0.88, 0.90)))
+    assert "the best start and the others is 0.12 (median; lowest 0.11" in one.sentence
+    assert "the best start and the others is 0.89 (median; lowest 0.88" in other.sentence
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ class Sample:
     """Of the whole table."""
     network: Network
     mixture: Mixture
-    others: Sequence[Mixture]
-    """What the other starts came to."""
+    ends: Sequence[Mixture]
+    """What each start came to."""
     first_rows: Array
     """(n_first, n_features): rows next to each other, in the units of the table."""
 
@@ -105,7 +105,7 @@ def take_sample(problem: Problem, result: MixtureFit, scale: Array | None) -> Sa
     X = np.array(problem.X[rows], dtype=np.float64)
     X = X[~np.isnan(X).all(axis=1)]
     first = np.array(problem.X[slice(0, MOST_ROWS)], dtype=np.float64) * (1.0 if scale is None else scale)
-    return Sample(X, n_rows, problem.network, result.mixture, result.other_ends, first)
+    return Sample(X, n_rows, problem.network, result.mixture, result.start_ends, first)
 
 
 def check_sample(sample: Sample) -> dict[str, Any]:
@@ -113,12 +113,12 @@ def check_sample(sample: Sample) -> dict[str, Any]:
     with one_blas_thread():
         sizes = _check_sizes(sample)
         labels = _respond(sample.X, sample.network, sample.mixture)[0].argmax(axis=1)
-        others = [_respond(sample.X, sample.network, one)[0].argmax(axis=1) for one in sample.others]
+        ends = [_respond(sample.X, sample.network, one)[0].argmax(axis=1) for one in sample.ends]
     return {
         "fewer_by_bic": sizes.by_bic,
         "fewer_by_icl": sizes.by_icl,
         "lumped": sizes.lumped,
-        "start_agreement": tuple(float(adjusted_rand_score(labels, own)) for own in others),
+        "start_agreement": tuple(float(adjusted_rand_score(labels, own)) for own in ends),
         "row_names": tuple(str(c) for c in range(sample.X.shape[1]) if _names_rows(sample.first_rows[:, c])),
         "twins": _twins(sample),
     }

@@ -44,8 +44,8 @@ class MixtureFit:
     traffic: Traffic
     start_bounds: tuple[float, ...] = ()
     """What each start counted for in the end; empty if that is not known."""
-    other_ends: tuple[Mixture, ...] = ()
-    """What the other starts came to, in the order of the starts; empty likewise."""
+    start_ends: tuple[Mixture, ...] = ()
+    """What each start came to; empty likewise."""
 
     @property
     def n_iter(self) -> int:

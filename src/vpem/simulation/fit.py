@@ -92,8 +92,7 @@ def fit(
             break
     if best is None:
         raise failure or ValueError("expected at least one start, got none")
-    others = tuple(end for end in ends if end is not best.mixture)
-    return replace(best, traffic=channel.traffic, start_bounds=tuple(bounds), other_ends=others)
+    return replace(best, traffic=channel.traffic, start_bounds=tuple(bounds), start_ends=tuple(ends))
 
 
 def go_on(before: MixtureFit, agreement: Agreement) -> Start:

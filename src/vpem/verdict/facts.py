@@ -63,7 +63,7 @@ class Facts:
     """For an error factor that is negligible."""
     blocks: Sequence[BlockFacts] = ()
     start_agreement: Sequence[float] = ()
-    """Adjusted Rand index of each other start's labels with those of the best one."""
+    """Adjusted Rand index of each start's labels with those of the best one; in the order of `start_bounds`."""
     fewer_by_bic: int | None = None
     """A smaller number of components that BIC prefers."""
     fewer_by_icl: int | None = None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vpem.verdict.facts import BlockFacts, Facts
 from vpem.verdict.findings import Finding, Severity
@@ -194,31 +195,41 @@ def never_left_start(facts: Facts) -> list[Finding]:
 
 def starts_apart(facts: Facts) -> list[Finding]:
     """Starts that ended in other places than the best one."""
-    bounds = np.sort([bound for bound in facts.start_bounds if math.isfinite(bound)])[::-1]
+    is_finite = [math.isfinite(bound) for bound in facts.start_bounds]
+    bounds = np.array([bound for bound, own in zip(facts.start_bounds, is_finite, strict=True) if own])
     if len(bounds) < 2 or facts.n_components == 1:
         return []
-    agreement = sorted(facts.start_agreement)
-    alike = ""
-    if agreement:
-        middle = float(np.median(agreement))
-        alike = (
-            f" Between the best labels and those of the other starts, the adjusted Rand index is {middle:.2f} "
-            f"(median; lowest {agreement[0]:.2f}; 1 means the same clusters, 0 means chance)."
-        )
+    behind = bounds.max() - bounds
+    is_near = behind <= max(10 * facts.tol, 1e-3)
+    agreement = np.array(facts.start_agreement)
+    lowest = float(agreement.min()) if len(agreement) == len(bounds) else 1.0
     remedy = f"n_init={4 * len(bounds)}, or another n_components"
-    if bounds[0] - bounds[1] > max(10 * facts.tol, 1e-3):
-        severity: Severity = "note" if agreement and agreement[0] >= SAME_CLUSTERS else "amber"
+    if is_near.sum() == 1:
+        next_one, last = np.sort(behind)[[1, -1]]
         sentence = (
-            f"Only one of {len(bounds)} starts reached the best likelihood; the next one is "
-            f"{bounds[0] - bounds[1]:.2g} per row below it, the last {bounds[0] - bounds[-1]:.2g}. Another start may "
-            f"be better still.{alike}"
+            f"Only one of {len(bounds)} starts reached the best likelihood; the next one is {next_one:.2g} per row "
+            f"below it, the last {last:.2g}. Another start may be better still."
         )
-        return [Finding("starts_apart", severity, sentence, remedy if severity == "amber" else "")]
-    if agreement and agreement[0] < SAME_CLUSTERS:
-        severity = "note" if np.median(agreement) >= SAME_CLUSTERS else "amber"
-        sentence = f"The clusters depend on the start.{alike}"
-        return [Finding("unstable", severity, sentence, remedy if severity == "amber" else "")]
-    return []
+        if len(agreement) == len(bounds):
+            sentence += _alike("the best start and the others", agreement[~is_near])
+        is_same = len(agreement) == len(bounds) and lowest >= SAME_CLUSTERS
+        return [Finding("starts_apart", "note" if is_same else "amber", sentence, "" if is_same else remedy)]
+    if lowest >= SAME_CLUSTERS:
+        return []
+    if agreement[is_near].min() < SAME_CLUSTERS:
+        sentence = f"{is_near.sum()} of {len(bounds)} starts reached the best likelihood, but with other clusters."
+        sentence += _alike("them", agreement[is_near & (behind > 0)])
+        return [Finding("unstable", "amber", sentence, remedy)]
+    sentence = f"{(~is_near).sum()} of {len(bounds)} starts ended below the best likelihood, with other clusters."
+    return [Finding("other_ends", "note", sentence + _alike("the best start and these", agreement[~is_near]), "")]
+
+
+def _alike(whose: str, agreement: NDArray[np.float64]) -> str:
+    """How alike labels are, as a sentence."""
+    return (
+        f" The adjusted Rand index between labels of {whose} is {np.median(agreement):.2f} (median; lowest "
+        f"{agreement.min():.2f}; 1 means the same clusters, 0 means chance)."
+    )
 
 
 def too_many_components(facts: Facts) -> list[Finding]:
