@@ -63,9 +63,10 @@ test-flower: $(STAMP) ## a SuperLink and SuperNodes of Flower as processes, with
 	REQUIRE_ALL=$(REQUIRE_ALL) $(BIN)/python -m pytest -m '$(FLOWER)' tests/flower
 
 KILLS ?= 100
+SEED ?= 0
 
-soak: $(STAMP) ## parties killed at random moments, 100 or KILLS=20; many minutes
-	PYTHONPATH=tests $(BIN)/python -m network.soak $(KILLS)
+soak: $(STAMP) ## kills in meetings, matching, fits and predictions, 100 each or KILLS=20 PARTS="match fit"; an hour
+	PYTHONPATH=tests $(BIN)/python -m network.soak $(KILLS) $(SEED) $(PARTS)
 
 bench: $(STAMP) ## speed and memory, side by side with scikit-learn and a naive simulation; minutes
 	$(BIN)/python benchmarks/speed.py

@@ -83,7 +83,7 @@ def over_zenoh(number, ports, folder, content, n_rounds, barrier):
 
     import zenoh
 
-    from vpem.transports.zenoh import key, settings
+    from vpem.transports.wiring import key, settings
 
     config = zenoh.Config()
     chosen = settings(make_wiring(number, ports, folder))

@@ -15,7 +15,7 @@ import typer
 
 import vpem
 from vpem.cli import app
-from vpem.core.agent.phases import PHASES, draw_life
+from vpem.core.script.phases import PHASES, draw_life
 
 ROOT = Path(__file__).parent.parent
 MODULES = ["vpem", *(module.name for module in pkgutil.walk_packages(vpem.__path__, "vpem."))]

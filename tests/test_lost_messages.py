@@ -199,7 +199,7 @@ def test_sessions_over_links_that_lose_frames():
 
 def test_a_link_that_never_works_ends_the_study_with_a_reason():
     failures = Failures(listed=[(None, 0, 1)])
-    agents, _ = make_study(nx.cycle_graph(3), summation=RunningSums())
+    agents, _ = make_study(nx.cycle_graph(3), summation=RunningSums(2100), init_params="random")
     disturbed = Disturbances(np.random.default_rng(0), shuffle=False, failures=failures)
     reasons = {agent.failure for agent in run(agents, disturbances=disturbed).agents.values()}
     assert len(reasons) == 1
@@ -271,3 +271,20 @@ def test_the_simulation_equals_agents_whose_messages_are_really_lost(name):
     np.testing.assert_array_equal(real.traffic(network).table, simulated.traffic.table)
     for hub, block in zip(network.hubs, simulated.mixture.blocks, strict=True):
         np.testing.assert_allclose(real.agents[hub.root].model.block.means, block.means, rtol=1e-12)
+
+
+@pytest.mark.parametrize("graph", ["path", "ring"])
+@pytest.mark.parametrize(("burst", "rounds"), [(20, None), (100, 1000)])
+def test_fits_over_links_that_fail_for_many_rounds_in_a_row(graph, burst, rounds):
+    X, ways = table(n_columns=8, gaps=False), {"init_params": "random", "max_iter": 3, "tol": 0, "reg_covar": 1e-3}
+    lossy = RunningSums(rounds, failures=Failures(0.1, burst, seed=burst))
+    exact, found = (
+        VerticalGaussianMixture(2, graph=graph, summation=summation, random_state=0, **ways)
+        for summation in (None, lossy)
+    )
+    with pytest.warns(ConvergenceWarning):
+        exact.fit(X)
+    with pytest.warns(ConvergenceWarning):
+        found.fit(X)
+    assert found.n_iter_ == exact.n_iter_
+    np.testing.assert_allclose(found.means_, exact.means_, atol=1e-3)

@@ -89,7 +89,7 @@ def test_blocks_add_the_log_densities_of_their_columns(covariance_type):
         by_definition(X[:, held], block) for held, block in zip(PARTIES.values(), model._mixture.blocks, strict=True)
     )
     expected = np.logaddexp.reduce(total, axis=1)
-    np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-10)
+    np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(model.predict_proba(X), np.exp(total - expected[:, None]), atol=1e-10)
 
 
@@ -353,7 +353,7 @@ def test_standardize_changes_units_only():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"when": pd.date_range("2020", periods=400)}, "column 'when': expected a number or nothing, got a date"),
+        ({"when": pd.date_range("2020", periods=400)}, "got dates or times in column 'when'.*date_numbers"),
         ({"name": [f"person {n}" for n in range(400)]}, "column 'name': .* words, all of them different"),
         ({"id": np.arange(5, 405)}, "column 'id': has whole numbers that grow from row to row, an id or a clock"),
         ({"same": "x"}, "column 'same': always the same value"),

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-import vpem.simulation.starts
+import vpem
 from vpem import Consensus, Differences, Failures, RunningSums, Star, Tree, VerticalGaussianMixture
 from vpem.core.network.adders import MessageAdder
 from vpem.core.network.costs import find_sendings
 from vpem.core.network.summation import ITERATE, Payload, Shape
 from vpem.core.network.traffic import OVERHEAD_BYTES
+from vpem.core.script import start_phases
 from vpem.datasets import make_vertical_blobs, random_geometric_graph
 from vpem.planning import (
     Line,
@@ -33,14 +34,14 @@ GEOMETRIC = random_geometric_graph(5, 2.5, 1)
 @pytest.fixture
 def lloyd(monkeypatch):
     """Iterations of each k-means that a start makes."""
-    found, run = [], vpem.simulation.starts.kmeans
+    found, run = [], start_phases._end_clusters
 
-    def watched(*arguments, **options):
-        result = run(*arguments, **options)
-        found.append(result.n_iter)
-        return result
+    def watched(context, progress, outcome):
+        if context.hubs:
+            found.append(progress.clustering.n_iter)
+        return run(context, progress, outcome)
 
-    monkeypatch.setattr(vpem.simulation.starts, "kmeans", watched)
+    monkeypatch.setattr(start_phases, "_end_clusters", watched)
     return found
 
 

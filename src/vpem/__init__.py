@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from vpem.model_format import ModelFileError
     from vpem.models import load, save
     from vpem.privacy.masks import Masked
-    from vpem.simulation.em import Certificate
+    from vpem.simulation.certificate import Certificate
     from vpem.studies.joining import join
     from vpem.verdict import Finding, FitConvergenceWarning, FitWarning
 
-# Where the names above are at home. They are imported when they are first used: scikit-learn alone takes a second.
+# Modules that define the names above. Names are imported on first use: scikit-learn alone takes a second to import.
 _HOMES = {
     "VerticalGaussianMixture": "vpem.estimators.gaussian",
     "VerticalMixture": "vpem.estimators.mixture",
@@ -73,7 +73,7 @@ _HOMES = {
     "RunningSums": "vpem.core.network.running",
     "Failures": "vpem.core.network.failures",
     "Tree": "vpem.core.network.tree",
-    "Certificate": "vpem.simulation.em",
+    "Certificate": "vpem.simulation.certificate",
     "Repair": "vpem.core.decisions.repair",
     "CollapsedComponentError": "vpem.core.blocks.density",
     "save": "vpem.models",

@@ -1,12 +1,13 @@
-"""Agents on a network of your own.
+"""Agents for a network of your own.
 
-An engine carries bytes between agents. For each neighbour it opens a link, and gives the party's `Session` events:
-`start` once, `connect` and `disconnect` when a link begins and ends, `receive` for each frame. Each event returns the
-frames to send. The engine sends them in order over the links of their receivers, then closes the links to agents that
-are not in `session.connected`. It keeps what `save` gets, and goes on from it with `Session.restore`.
+An engine carries bytes between agents. It opens a link to each neighbour, and passes events to the party's `Session`:
+`start` once, `connect` and `disconnect` when a link opens and closes, `receive` for each frame. Each event returns
+the frames to send. The engine sends them in order over the links to their receivers, then closes the links to agents
+that are not in `session.connected`. It stores the checkpoints passed to `save`, and resumes from one with
+`Session.restore`.
 
-Of a link it must promise that frames arrive whole, in order and at most once, and that both ends are told if one may
-be missing. Authentication and encryption are the engine's as well. `InProcess` runs all agents in one process.
+A link must deliver frames complete, in order and at most once, and notify both ends if a frame may be missing.
+Authentication and encryption are also the engine's task. `InProcess` runs all agents in one process.
 """
 
 from vpem.core.agent.machine import Agent

@@ -1,4 +1,4 @@
-"""Data with a natural vertical split: bundled, made at random, and downloaded (`pip install vpem[datasets]`)."""
+"""Datasets with a natural vertical split: bundled, simulated, and downloaded (`pip install vpem[datasets]`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HTRU2_FEATURES = tuple(
 )
 
 BEIJING_URL = "https://archive.ics.uci.edu/static/public/501/beijing+multi+site+air+quality+data.zip"
-# Of each station: the table's hash, and longitude and latitude to about a kilometre.
+# Station to the hash of its table, and its longitude and latitude to about a kilometre.
 BEIJING_STATIONS: dict[str, tuple[str, tuple[float, float]]] = {
     "Aotizhongxin": ("8f8457efef51dea61dd3c38ebbccd9fa25f5a6ba2a23e90e5b500b25015f4f27", (116.397, 39.982)),
     "Changping": ("dbac77681385b631d093823afdeea3ec96d2d234442afd5f8fb91bcc526d5863", (116.234, 40.217)),
@@ -60,10 +60,10 @@ WINDS = ["N", "NNE", "NE", "ENE", "E", "ESE", "SE", "SSE", "S", "SSW", "SW", "WS
 
 
 def load_breast_cancer_parties() -> Bunch:
-    """Breast cancer data that ships with scikit-learn, split between three parties.
+    """Load the breast cancer data of scikit-learn, split between three parties.
 
-    569 tumours, 30 columns: the mean, the standard error and the worst value of ten measurements of cell nuclei,
-    each held by one party.
+    The data have 569 tumours and 30 columns: the mean, the standard error and the worst value of ten measurements of
+    cell nuclei. One party holds the means, one the standard errors and one the worst values.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def load_breast_cancer_parties() -> Bunch:
     )
 
 
-# Made at random
+# Simulated
 
 
 def make_vertical_blobs(
@@ -94,27 +94,27 @@ def make_vertical_blobs(
     correlation: float = 0.5,
     random_state: int | np.random.Generator | None = None,
 ) -> Bunch:
-    """Rows of a random Gaussian mixture whose columns are split between parties.
+    """Draw rows from a random Gaussian mixture, with columns split between parties.
 
     Parameters
     ----------
     n_samples : int
     n_parties : int
     n_columns : int
-        Of each party.
+        Number of columns of each party.
     n_components : int
     separation : float
-        Deviation of the components' means, where columns deviate by 1 within a component.
+        Standard deviation of the components' means; columns have standard deviation 1 within a component.
     correlation : float
-        From 0, independent columns, to 1, columns that are all the same but for their sign; between parties too,
-        which is what block-diagonal covariances cannot describe.
+        Correlation between columns, from 0, independent columns, to 1, columns that are equal up to their sign. It
+        also applies between parties, which block-diagonal covariances cannot describe.
     random_state : int, Generator or None
 
     Returns
     -------
     Bunch
         `data` (n_samples, n_parties * n_columns), `target` (n_samples,), `partition`: party to column numbers, and
-        the truth: `weights`, `means`, `covariances`.
+        the true `weights`, `means` and `covariances`.
     """
     for name, value in {"n_samples": n_samples, "n_parties": n_parties, "n_columns": n_columns}.items():
         if value < 1:
@@ -142,16 +142,17 @@ def make_network_mixture(
     separation: float = 1.0,
     random_state: int | np.random.Generator | None = None,
 ) -> Bunch:
-    """The paper's synthetic setup: a random geometric network, a column per agent, a mixture with dense covariances.
+    """Draw the paper's synthetic data: a random geometric network, one column per agent, dense covariances.
 
-    The paper says "created at random"; here: weights from a Dirichlet distribution (10, ..., 10), means whose columns
-    deviate by `separation`, covariances `A A^T / n_agents + I / 10` with standard normal `A`.
+    The paper describes the parameters as "created at random". Here the weights are drawn from a Dirichlet
+    distribution (10, ..., 10), the means from a normal distribution with standard deviation `separation`, and the
+    covariances are `A A^T / n_agents + I / 10` with standard normal `A`.
 
     Returns
     -------
     Bunch
         `data` (n_samples, n_agents), `target` (n_samples,), `graph` with the agents 0, 1, ... as nodes and their
-        places as `pos`, and the truth: `weights`, `means`, `covariances`.
+        positions as `pos`, and the true `weights`, `means` and `covariances`.
     """
     rng = np.random.default_rng(random_state)
     graph = random_geometric_graph(n_agents, mean_degree, rng)
@@ -178,24 +179,24 @@ def _draw_rows(
 def random_geometric_graph(
     n_agents: int, mean_degree: float, rng: int | np.random.Generator | None = None, *, n_tries: int = 1000
 ) -> nx.Graph:
-    """A connected random geometric network with a given mean degree.
+    """Draw a connected random geometric network with a given mean degree.
 
-    Agents are put at random into the unit square; the nearest pairs are linked, as many as the degree asks for.
-    Networks that are not connected are drawn again.
+    Agents are placed at random in the unit square, and the nearest pairs are linked until the mean degree is reached.
+    A network that is not connected is drawn again.
 
     Parameters
     ----------
     n_agents : int
     mean_degree : float
-        From `2 - 2 / n_agents`, a tree, to `n_agents - 1`; kept to within the rounding of the number of links.
+        From `2 - 2 / n_agents`, a tree, to `n_agents - 1`; exact up to rounding of the number of links.
     rng : int, Generator or None
     n_tries : int
-        Draws before giving up.
+        Largest number of draws.
 
     Returns
     -------
     networkx.Graph
-        With the nodes 0, 1, ..., and their places as the attribute `pos`.
+        Graph with nodes 0, 1, ..., whose attribute `pos` is the position.
     """
     n_links = round(n_agents * mean_degree / 2) if np.isfinite(mean_degree) else -1
     if not n_agents - 1 <= n_links <= n_agents * (n_agents - 1) // 2:
@@ -223,7 +224,9 @@ def random_geometric_graph(
 
 
 def fetch_htru2() -> Bunch:
-    """Pulsar candidates (Lyon et al. 2016), the paper's clustering data; downloaded once, or read from `VPEM_DATA`.
+    """Load pulsar candidates (Lyon et al. 2016), the paper's clustering data.
+
+    The data are downloaded once, or read from `VPEM_DATA`.
 
     Returns
     -------
@@ -237,15 +240,15 @@ def fetch_htru2() -> Bunch:
 
 
 def load_adult_parties() -> Bunch:
-    """People of the US census of 1994 (UCI "Adult", CC BY 4.0), split between an employer, a registry, a tax office.
+    """Load people of the US census of 1994 (UCI "Adult", CC BY 4.0), split between employer, registry and tax office.
 
-    Words, counts and amounts that are mostly zero, with gaps; the income is kept back. Downloaded once, or read from
-    `VPEM_DATA`.
+    The columns are words, counts and amounts that are mostly zero, with gaps. The income is the target, not a column.
+    The data are downloaded once, or read from `VPEM_DATA`.
 
     Returns
     -------
     Bunch
-        `data` (32561, 12), a data frame of pandas, or without it a table of Arrow; `target` (32561,): whether the
+        `data` (32561, 12), a pandas data frame, or without pandas an Arrow table; `target` (32561,): True if the
         income is above 50,000 dollars; `partition`: party to the names of its columns; `feature_names`.
     """
     (content,) = read_tables("adult", {"adult.csv.gz": ADULT_SHA256}, ADULT_URL, {"adult.data": ADULT_COLUMNS})
@@ -273,9 +276,9 @@ def _frame(columns: dict[str, Any]) -> Any:
 
 
 def fetch_beijing_air() -> Bunch:
-    """Hourly air of twelve stations in Beijing, March 2013 to February 2017, with gaps (Zhang et al. 2017).
+    """Load hourly air quality at twelve stations in Beijing, March 2013 to February 2017 (Zhang et al. 2017).
 
-    Downloaded once, or read from the folder `beijing-air` in `VPEM_DATA`.
+    The data have gaps. They are downloaded once, or read from the folder `beijing-air` in `VPEM_DATA`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Three parties fit one mixture of tumours together: `python -m vpem.demo [PICTURE]`."""
+"""Demo: three parties fit one mixture to data of tumours: `python -m vpem.demo [PICTURE]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER = ("method", "log-lik./row", "accuracy", "adj. Rand", "iterations", "mess
 
 
 def default_picture(name: str) -> str | None:
-    """The name if matplotlib can draw it, or else None."""
+    """Return the name if matplotlib is installed, or else None."""
     try:
         import matplotlib  # noqa: F401 (what is drawn with it is drawn later)
     except ModuleNotFoundError:
@@ -26,12 +26,12 @@ def default_picture(name: str) -> str | None:
 
 
 def run(picture: str | None) -> None:
-    """Fit, print the table, write the picture.
+    """Fit the models, print the table, and write the picture.
 
     Parameters
     ----------
-    picture : str, optional
-        Where it goes; without a name there is none, and a line before the work says so.
+    picture : str or None
+        File of the picture. None: no picture is drawn, and a line at the start announces this.
     """
     if picture is None:
         print("There will be no picture, as matplotlib is missing: pip install 'vpem[figures]'\n")

@@ -1,4 +1,4 @@
-"""Tables from the web, checked by their hashes: kept in a cache, or read from the folder that `VPEM_DATA` names."""
+"""Tables from the web, verified by their hashes: cached, or read from the folder in `VPEM_DATA`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any
 from vpem.files import replacing
 
 Heads = Mapping[str, Sequence[str]]
-"""Files in an archive that have no names of columns, and spaces after commas; and these names."""
+"""File in an archive to its column names, for files without a header and with spaces after commas."""
 NONE: Heads = MappingProxyType({})
 
 
 def read_tables(folder: str, hashes: dict[str, str], url: str, heads: Heads = NONE) -> Iterator[bytes]:
-    """Tables whose hashes are known, unpacked; from `VPEM_DATA`, from the cache, or from the web into the cache."""
+    """Yield decompressed tables with the given hashes, from `VPEM_DATA`, the cache, or the web via the cache."""
     given = os.environ.get("VPEM_DATA")
     if given:
-        # A table on its own lies in the folder itself, several in a folder of their own.
+        # A single table is in the folder itself, several tables are in a subfolder.
         home = Path(given) if len(hashes) == 1 else Path(given) / folder
         missing = [name for name in hashes if not (home / name).is_file()]
         if missing:
@@ -55,7 +55,7 @@ def _unpack(content: bytes, name: str) -> bytes:
 
 
 def sha256(content: bytes) -> str:
-    """Hash of a table, whatever its line ends."""
+    """Hash of a table, independent of its line endings."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -75,12 +75,12 @@ def _pooch() -> Any:
 
 
 def _download(url: str, home: Path, hashes: dict[str, str], heads: Heads) -> None:
-    """Fetch an archive, with a progress bar, and keep the tables whose hashes are right; all of them, or nothing."""
+    """Download an archive with a progress bar, and cache its tables; raise ValueError unless all hashes match."""
     pooch = _pooch()
     home.mkdir(parents=True, exist_ok=True)
     try:
         archive = Path(pooch.retrieve(url, known_hash=None, path=home, fname="archive.zip", progressbar=_has_tqdm()))
-    except Exception as error:  # whatever the network library calls it
+    except Exception as error:  # the network library raises many kinds of error
         raise OSError(
             f"could not download {url} ({error}); try again, or download and unpack it by hand and set VPEM_DATA "
             "to the folder"
@@ -104,7 +104,7 @@ def _download(url: str, home: Path, hashes: dict[str, str], heads: Heads) -> Non
 
 
 def _members(archive: bytes, heads: Heads) -> Iterator[tuple[str, bytes]]:
-    """Hash and content of every table in an archive and in the archives within it."""
+    """Yield hash and content of every table in an archive and in nested archives."""
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             for name in opened.namelist():

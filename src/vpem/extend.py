@@ -1,7 +1,7 @@
-"""What an author of another density or summation needs: the protocols, and the records that they exchange.
+"""Interfaces for user-defined densities and summations: the protocols, and the records that they exchange.
 
-A density is a frozen dataclass that inherits `Density`; `VerticalMixture(density=...)` fits it. A summation is one
-that inherits `Summation`. To save models that were fitted with them, register them:
+A density is a frozen dataclass that inherits `Density`; `VerticalMixture(density=...)` fits it. A summation is a
+frozen dataclass that inherits `Summation`. To save models that were fitted with them, register them:
 `vpem.extend.DENSITIES["its name in files"] = ItsClass`, or `SUMMATIONS`.
 """
 

@@ -1,8 +1,9 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A name beside the file, to write to; in the end it takes the file's place, or is gone if something failed."""
+    """Yield a temporary name in the file's folder; replace the file by it at the end, or remove it on error."""
     path = Path(path)
     check_place(path)
     unfinished = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}-{path.name}")
@@ -20,6 +21,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def why_no_file(path: str | os.PathLike[str]) -> str:
+    """Return the reason why a path is not a file, for an error message."""
+    address = re.match(r"(https?|ftp|s3|gs):/+(.*)", os.fspath(path))
+    if address:
+        return f"got the address {address[1]}://{address[2]}; download it first"
+    if Path(path).is_dir():
+        return "got a folder; name the files in it"
+    return "found no such file"
 
 
 def check_place(path: Path) -> None:
@@ -33,7 +44,7 @@ def check_place(path: Path) -> None:
 def check_outputs(
     outputs: Iterable[Path | None], inputs: Sequence[Path] = (), *, endings: Sequence[str] = ()
 ) -> None:
-    """Before any work: files can be written where they are wanted, and none of them is one that is read."""
+    """Raise an error, before any work, if an output cannot be written or is also an input."""
     there = {path.resolve() for path in inputs}
     for path in outputs:
         if path is None:

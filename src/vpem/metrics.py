@@ -23,18 +23,18 @@ def clustering_accuracy(classes: ArrayLike, labels: ArrayLike) -> float:
 
 
 class Agreement(NamedTuple):
-    """How the labels of a clustering go with known classes."""
+    """Agreement between the labels of a clustering and known classes."""
 
     classes: list[Any]
-    """In ascending order."""
+    """Classes in ascending order."""
     confusion: NDArray[np.int64]
-    """(n_classes, n_components): rows of each class in each component."""
+    """(n_classes, n_components): number of rows of each class in each component."""
     adjusted_rand: float
-    """1 if they are the same, about 0 if they have nothing to do with each other."""
+    """Adjusted Rand index: 1 for equal partitions, about 0 for independent ones."""
     mutual_information: float
-    """Normalized, from 0 to 1."""
+    """Normalized mutual information, from 0 to 1."""
     accuracy: float
-    """Share of rows that match, if each class is matched with one component at most."""
+    """Share of rows that match, if each class is matched with at most one component."""
 
 
 def compare_labels(classes: ArrayLike, labels: ArrayLike, n_components: int | None = None) -> Agreement:
@@ -47,7 +47,7 @@ def compare_labels(classes: ArrayLike, labels: ArrayLike, n_components: int | No
     labels : array-like of shape (n_samples,)
         Numbers of components.
     n_components : int, optional
-        How many there are, with those that no row has.
+        Number of components, including those without rows.
     """
     names, numbers = np.unique(np.asarray(classes), return_inverse=True)
     taken = np.asarray(labels)

@@ -1,4 +1,4 @@
-"""What `model.json` of a model file holds, in the present version of the format and in earlier ones."""
+"""Contents of `model.json` in a model file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vpem.core.blocks.covariances import STRUCTURES
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.mixed import Mixed
@@ -23,7 +22,8 @@ from vpem.privacy.masks import Masked
 
 Name = str | int
 
-FORMAT, VERSION = "vpem-model", 4
+FORMAT, VERSION, OLDEST = "vpem-model", 4, 4
+"""Name and version of the format, and the oldest version that is read."""
 
 SUMMATIONS: dict[str, type[Any]] = {
     "star": Star,
@@ -36,35 +36,35 @@ SUMMATIONS: dict[str, type[Any]] = {
 """Summations that a file can name: frozen dataclasses whose fields are plain values, summations again, or `PARTS`."""
 
 DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian, "mixed": Mixed}
-"""Densities that a file can name: likewise."""
+"""Densities that a file can name, under the same conditions as `SUMMATIONS`."""
 
 PARTS: dict[str, type[Any]] = {"failures": Failures}
-"""What their fields may hold beside each other."""
+"""Further classes that a field of a summation or density may hold."""
 
 
 class ModelFileError(ValueError):
-    """A file that is no model, or not one that this version can read."""
+    """Raised for a file that is not a model, or that this version cannot read."""
 
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Name and column numbers."""
+    """Name and column numbers of one party."""
 
     name: Name
     columns: list[Count]
 
 
 class HubOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A hub, by the numbers of its parties."""
+    """Root and members of a hub, as party numbers."""
 
     root: Count
     members: list[Count]
 
 
 class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A component that could not go on."""
+    """A component that collapsed or starved, as `Repair`."""
 
     iteration: Count
     component: Count
@@ -85,12 +85,12 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Categories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the codes 0, 1, ... of one column stand for."""
+    """Categories behind the codes 0, 1, ... of one column."""
 
     column: Count
     labels: list[str]
     numbers: list[float] | None = None
-    """The same as numbers, where the table has numbers."""
+    """The categories as numbers, if the column holds numbers."""
 
 
 class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,11 +116,36 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     random_state: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] | None
     accelerate: str | None = None
     standardize: bool = False
-    """Whether columns were scaled; then the file has their scales."""
+    """True if columns were scaled; the file then holds their scales."""
+
+
+class NearOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Number of ids that nearly match, and the difference in their spelling."""
+
+    party: str
+    other: str
+    count: Count
+    difference: str
+
+
+class RowsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Row counts of a fit; the fields are those of `vpem.overlap.RowSummary`."""
+
+    n_rows: Count
+    held: dict[str, Count]
+    n_common: Count | None
+    n_used: Count
+    gaps: dict[str, Count] = {}
+    matched: dict[str, Count] = {}
+    n_empty: Count = 0
+    is_joined: bool = False
+    is_private: bool = False
+    near: list[NearOf] = []
+    gap_words: dict[str, dict[str, Count]] = {}
 
 
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `model.json` holds."""
+    """Contents of `model.json`."""
 
     format: str
     version: int
@@ -132,7 +157,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feature_names: list[str] | None
     parties: list[Party]
     links: list[tuple[Count, Count]] | None
-    """Between parties, by number; None: a star."""
+    """Links between parties, as party numbers; None: a star."""
     hubs: list[HubOf]
     parameters: Parameters
     summation: Named
@@ -142,60 +167,67 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     converged: bool
     disagreement: float | None
     gain: float | Literal["infinity"] | None
-    """Of the certificate; "infinity" where the step collapses a component."""
+    """Gain of the certificate; "infinity" if the step collapses a component."""
     repairs: list[Fixed]
     rounds: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-    """Of the traffic."""
+    """Number of rounds in the traffic."""
     is_stream: bool
-    """Whether it was fitted by `partial_fit`, with which a model from a file cannot go on."""
+    """True if the model was fitted by `partial_fit`. A model from a file cannot continue the stream."""
     log_likelihood: float | None = None
-    """Of the certificate, as those below; in versions 1 to 3 they were not written."""
+    """Log-likelihood of the certificate. The next three fields belong to the certificate too."""
     mean_disagreement: float = 0.0
     split: float = 0.0
     effective_rows: list[float] = []
     findings: list[Found] | None = None
-    """None: the fit was not judged."""
+    """Findings of the verdict; None: the fit was not judged."""
     categories: list[Categories] | msgspec.UnsetType = msgspec.UNSET
-    """Of a model with families."""
+    """Categories of each categorical column; unset without families."""
     on: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Of a model of tables that were joined: the columns that name the rows."""
+    """Id columns of the joined tables; unset if the model was fitted to one table."""
+    read_as: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """Column name to the way in which it was read, for files with percentages, money or dates; otherwise unset."""
+    gaps: dict[str, list[str]] | msgspec.UnsetType = msgspec.UNSET
+    """Column to the words for gaps that the user named, `*` for all other columns; otherwise unset."""
+    rows: RowsOf | msgspec.UnsetType = msgspec.UNSET
+    """Row counts of the fit; unset in files of earlier versions and for streams."""
 
 
 class PartOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What `part.json` holds: of which whole the file is one party's part."""
+    """Contents of `part.json`: the study and the whole model that one party's file belongs to."""
 
     format: Literal["vpem-part"] = "vpem-part"
     version: int = 1
     study: str
     run: str
-    """The same in all parts of one fit."""
+    """Identifier of the fit, equal in all its parts."""
     party: str
     parties: list[str]
-    """All of the study, in their order; those that were given up are not among them."""
+    """Parties of the study, in order, without those that were given up."""
     n_columns: list[Count]
-    """Of each party."""
+    """Number of columns of each party."""
     links: list[tuple[Count, Count]] | None
-    """Between parties, by their place in the list; None: a star."""
+    """Links between parties, as positions in `parties`; None: a star."""
     hubs: list[HubOf]
     block: Count
-    """Which hub's block this is."""
+    """Number of the hub that this block belongs to."""
     names: list[str]
-    """Of the party's own columns."""
+    """Names of the party's own columns."""
     n_rows: Count
+    """Number of rows that the fit used."""
     log_scales: float
-    """Sum of the logarithms of what the block's values were divided by."""
+    """Sum, over the block's values in these rows, of the logarithm of the scale that divided each value."""
     repairs: list[Fixed]
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """As much as any version has."""
+    """Fields that every version of the format has."""
 
     format: str
     version: int
 
 
 def decode(text: bytes, path: Any) -> Description:
-    """Description from the text of `model.json`, of this version or an earlier one.
+    """Return the description from the text of `model.json`.
 
     Raises
     ------
@@ -212,95 +244,46 @@ def decode(text: bytes, path: Any) -> Description:
                 f"expected a model of format version {VERSION} or older in {path}, got version {heading.version}; "
                 "update vpem to read it"
             )
-        if heading.version == VERSION:
-            return msgspec.json.decode(text, type=Description)
-        about = msgspec.json.decode(text, type=dict[str, Any])
-        if heading.version == 1:
-            about = _from_version_1(about)
-        if heading.version <= 2:
-            about = _from_version_2(about)
-        return _from_version_3(about)
+        if heading.version < OLDEST:
+            raise ModelFileError(
+                f"expected a model of format version {OLDEST} or later in {path}, got version {heading.version}; "
+                "fit the model again"
+            )
+        return msgspec.json.decode(text, type=Description)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelFileError(f"expected a model in {path}, got a model.json that is wrong: {error}") from None
 
 
-class _SummingOfVersion1(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Consensus without a name; no rounds on a star."""
-
-    rounds: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
-    weights: str = "metropolis"
-    alpha: float | None = None
-
-
-class _SettingsOfVersion1(msgspec.Struct, frozen=True):
-    """What became a density, and a summation by name."""
-
-    covariance_type: str
-    parameters: dict[str, Any]
-
-
-def _from_version_1(about: dict[str, Any]) -> dict[str, Any]:
-    """The description that version 2 would have."""
-    old = msgspec.convert(about.get("summation"), _SummingOfVersion1)
-    summation = (
-        {"kind": "star"} if old.rounds is None else {"kind": "consensus", "arguments": msgspec.to_builtins(old)}
-    )
-    found = msgspec.convert(about, _SettingsOfVersion1)
-    parameters = found.parameters
-    # It was ignored where covariances are diagonal, and is now refused there.
-    if found.covariance_type in STRUCTURES and not STRUCTURES[found.covariance_type].is_matrix:
-        parameters = {**parameters, "shrinkage": None}
-    return {**about, "summation": summation, "parameters": parameters}
-
-
-def _from_version_2(about: dict[str, Any]) -> dict[str, Any]:
-    """The description that version 3 would have: all densities were Gaussian, with the estimator's settings."""
-    old = msgspec.convert(about, _SettingsOfVersion1)
-    moved = {name: old.parameters.get(name) for name in ("reg_covar", "shrinkage")}
-    changed = {
-        "estimator": "VerticalGaussianMixture",
-        "density": {"kind": "gaussian", "arguments": {"covariance_type": old.covariance_type, **moved}},
-        "parameters": {name: value for name, value in old.parameters.items() if name not in moved},
-    }
-    kept = {name: value for name, value in about.items() if name != "covariance_type"}
-    return {**kept, **changed}
-
-
-def _from_version_3(about: dict[str, Any]) -> Description:
-    """Without a verdict, and with less in the certificate."""
-    return msgspec.convert({**about, "version": VERSION}, Description)
-
-
 def describe_summation(summation: Summation) -> Named:
-    """What a file says of a summation.
+    """Return the entry of a summation in a model file.
 
     Raises
     ------
     TypeError
-        If a file could not bring it back: it, or a summation among its arguments, is none of `SUMMATIONS`.
+        If the summation, or one among its arguments, is not in `SUMMATIONS`, so that a file cannot restore it.
     """
     return _describe(summation, SUMMATIONS, "summation")
 
 
 def describe_density(density: Density) -> Named:
-    """What a file says of a density; TypeError as above."""
+    """Return the entry of a density in a model file; raise TypeError if the density is not in `DENSITIES`."""
     return _describe(density, DENSITIES, "density")
 
 
 def make_summation(about: Named) -> Summation:
-    """The summation that a file tells of.
+    """Make the summation that a model file describes.
 
     Raises
     ------
     ValueError, TypeError
-        If there is none of that name, or none with these arguments.
+        If the name is unknown, or if the class does not accept the arguments.
     """
     made: Summation = _make(about, SUMMATIONS, "summation")
     return made
 
 
 def make_density(about: Named) -> Density:
-    """The density that a file tells of; errors as above."""
+    """Make the density that a model file describes; errors as in `make_summation`."""
     made: Density = _make(about, DENSITIES, "density")
     return made
 
@@ -317,7 +300,7 @@ def _describe(value: Any, known: dict[str, type[Any]], what: str) -> Named:
 
 
 def _plain(value: Any, known: dict[str, type[Any]], what: str) -> Any:
-    """An argument as JSON has it."""
+    """Convert an argument to a value that JSON can hold."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Real):

@@ -1,7 +1,8 @@
 """Fitted models in files: an open, versioned format, without pickle.
 
-A model is one zip archive: `model.json` says what it is (parties, columns, links, hubs, settings, how the fit went),
-and each array is a member in numpy's own format, so that `numpy.load` reads them too: an `.npz` with a page more.
+A model is one zip archive. Its member `model.json` describes the model: parties, columns, links, hubs, settings and
+the outcome of the fit. Each array is a member in numpy's format, so the archive is an `.npz` file with an additional
+member, and `numpy.load` can read the arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from vpem.core.network.traffic import Traffic
 from vpem.estimators import VerticalGaussianMixture, VerticalMixture
 from vpem.estimators.coding import Coding
 from vpem.estimators.units import Units
-from vpem.files import replacing
+from vpem.files import replacing, why_no_file
 from vpem.model_format import (
     FORMAT,
     VERSION,
@@ -43,45 +44,47 @@ from vpem.model_format import (
     Parameters,
     PartOf,
     Party,
+    RowsOf,
     decode,
     describe_density,
     describe_summation,
     make_density,
     make_summation,
 )
-from vpem.simulation.em import Certificate, MixtureFit
-from vpem.simulation.model import Mixture
+from vpem.overlap import RowSummary
+from vpem.simulation.certificate import Certificate
+from vpem.simulation.model import Mixture, MixtureFit
 from vpem.verdict import Finding
 
 Array = NDArray[np.float64]
 
 LARGEST_ARRAYS = 2**31
-"""Bytes of all arrays that are read at most."""
+"""Largest total size of the arrays that are read, in bytes."""
 LARGEST_TEXT = 64 * 2**20
-"""Bytes of `model.json` that are read at most."""
+"""Largest size of `model.json` that is read, in bytes."""
 
 NOT_JUDGED = Finding("not_judged", "note", "This file does not say how good the fit is.", "fit the model again")
-"""The verdict of files that have none."""
+"""Verdict of models whose file has none."""
 
 
 def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf | None = None) -> None:
-    """Write a fitted model to a file, whole or not at all.
+    """Write a fitted model to a file, completely or not at all.
 
-    Kept are the model, names and words of its columns, the columns that name the rows of a dict of tables, how its
-    fit went, and the constructor's arguments but for starting values, callbacks and random states other than whole
-    numbers. No row of the data is in the file, and no stream of `partial_fit`.
+    The file holds the model, names and words of its columns, the id columns of a dict of tables, the outcome of the
+    fit, and the constructor's arguments except initial values, callbacks and random states other than whole numbers.
+    It holds no row of the data and no stream of `partial_fit`.
 
     Parameters
     ----------
     model : VerticalGaussianMixture or VerticalMixture
     path : path
     part : PartOf, optional
-        Of which whole this model is one party's part; `vpem.studies` says it.
+        The study and the whole model of which this model is one party's part; given by `vpem.studies`.
 
     Raises
     ------
     TypeError
-        If a file cannot hold a party's name, or cannot name the summation or density of the fit.
+        If a file cannot store a party's name, or the summation or density of the fit.
     """
     check_is_fitted(model, "weights_")
     network, mixture = model._network, model._mixture
@@ -116,6 +119,9 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
         is_stream=getattr(model, "_stream", None) is not None,
         findings=None if NOT_JUDGED in model.verdict_ else [Found(*finding) for finding in model.verdict_],
         on=list(model.on_) if hasattr(model, "on_") else msgspec.UNSET,
+        read_as=getattr(model, "read_as_", None) or msgspec.UNSET,
+        gaps={name: list(words) for name, words in getattr(model, "gaps_", {}).items()} or msgspec.UNSET,
+        rows=_plain_rows(model),
         **_plain_certificate(certificate),
         **_plain_families(model),
     )
@@ -127,8 +133,15 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
     _write(Path(path), {"model.json": description, **({} if part is None else {"part.json": part})}, arrays)
 
 
+def _plain_rows(model: VerticalMixture) -> RowsOf | msgspec.UnsetType:
+    """Return the row counts of the fit, or unset if the model has none."""
+    if not hasattr(model, "rows_"):
+        return msgspec.UNSET
+    return msgspec.convert(msgspec.to_builtins(model.rows_), RowsOf)
+
+
 def _plain_families(model: VerticalMixture) -> dict[str, Any]:
-    """What the columns' codes stand for, if the model has families."""
+    """Return the categories of the columns; empty without families."""
     if not model._has_families:
         return {}
     coding = model._coding
@@ -141,7 +154,7 @@ def _plain_families(model: VerticalMixture) -> dict[str, Any]:
 
 
 def _take_families(model: VerticalMixture, about: Description, network: Network, density: Density, path: Any) -> None:
-    """Bring back what `_plain_families` wrote."""
+    """Restore the categories that `_plain_families` wrote; raise ModelFileError if they contradict the families."""
     if not isinstance(about.categories, list):
         return
     assert isinstance(density, Mixed), "of families"
@@ -170,7 +183,7 @@ def _take_families(model: VerticalMixture, about: Description, network: Network,
 
 
 def _plain_certificate(certificate: Certificate | None) -> dict[str, Any]:
-    """What version 4 added."""
+    """Return the fields of the certificate that version 4 of the format added."""
     if certificate is None:
         return {}
     names = ("log_likelihood", "mean_disagreement", "split")
@@ -203,20 +216,20 @@ def _write(path: Path, texts: dict[str, msgspec.Struct], arrays: dict[str, NDArr
 
 
 def load(path: str | os.PathLike[str]) -> VerticalMixture:
-    """Read a model that `save` wrote; nothing in the file is run.
+    """Read a model that `save` wrote, without executing code from the file.
 
     Returns
     -------
     VerticalGaussianMixture or VerticalMixture
-        As was saved.
+        The class of the saved model.
 
     Raises
     ------
     ModelFileError
-        If the file is no model, damaged, contradicts itself, or was written by a newer version.
+        If the file is not a model, is damaged or inconsistent, or was written by a newer version.
     """
     if not Path(path).is_file():
-        raise FileNotFoundError(f"expected a model in {path}, found no such file")
+        raise FileNotFoundError(f"{path}: expected the file of a model, {why_no_file(path)}")
     try:
         with zipfile.ZipFile(path) as archive:
             about = decode(_read(archive, "model.json", LARGEST_TEXT, path), path)
@@ -229,7 +242,7 @@ def load(path: str | os.PathLike[str]) -> VerticalMixture:
         raise
     except PermissionError:
         raise PermissionError(f"expected to read a model in {path}, got no permission to") from None
-    except Exception as error:  # whatever a damaged archive makes others raise
+    except Exception as error:  # a damaged archive can raise many kinds of error
         raise ModelFileError(
             f"expected a model in {path}, got a file that cannot be read ({error}); is it one that vpem wrote, and "
             "complete?"
@@ -237,7 +250,7 @@ def load(path: str | os.PathLike[str]) -> VerticalMixture:
 
 
 def _read(archive: zipfile.ZipFile, name: str, most: int, path: Any) -> bytes:
-    """A member of at most so many bytes, compressed in the usual way."""
+    """Read a member of the archive; raise ModelFileError above `most` bytes or for an unusual compression."""
     try:
         about = archive.getinfo(name)
         usual = about.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -256,7 +269,7 @@ def _check(holds: bool, path: Any, what: str) -> None:
 
 
 def _network(about: Description, path: Any) -> Network:
-    """Parties, links and hubs, of which every number must make sense."""
+    """Return the network of parties, links and hubs, after validating all its numbers."""
     import networkx as nx
 
     n = len(about.parties)
@@ -291,7 +304,7 @@ def _network(about: Description, path: Any) -> Network:
 
 
 def _array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: Any, path: Any) -> NDArray[Any]:
-    """An array of the shape that the description tells; its header is looked at before its values."""
+    """Read an array of the given shape and type; the header is checked before the values are read."""
     n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     content = io.BytesIO(_read(archive, f"{name}.npy", n_bytes + 4096, path))
     try:
@@ -304,21 +317,21 @@ def _array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: A
         array = np.lib.format.read_array(content, allow_pickle=False)
     except ModelFileError:
         raise
-    except Exception as error:  # numpy names no errors of its own
+    except Exception as error:  # numpy does not document which errors it raises
         raise ModelFileError(f"expected an array {name} in {path}, got one that cannot be read ({error})") from None
     _check(bool(np.isfinite(array).all()), path, f"{name} is not finite")
     return np.asarray(array)
 
 
 def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, path: Any) -> VerticalMixture:
-    """The estimator as it was after its fit."""
+    """Return the fitted estimator."""
     k = about.n_components
     _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
     model, summation, density = _estimator(about, network, path, is_part="part.json" in archive.namelist())
     shapes = [density.block_shapes(k, len(hub.columns), hub.members) for hub in network.named_hubs()]
     n_bytes = 8 * sum(math.prod(shape) for own in shapes for shape in own.values())
     _check(n_bytes <= LARGEST_ARRAYS, path, f"its arrays would take {n_bytes:,} bytes")
-    # Before anything is unpacked: a small file must not claim what it does not even pretend to hold.
+    # Checked before unpacking: a small file must not make us allocate arrays larger than its members.
     declared = sum(member.file_size for member in archive.infolist())
     _check(declared >= n_bytes, path, "it is too small for its parameters")
     weights = _array(archive, "weights", (about.n_views, k), np.float64, path)
@@ -348,9 +361,13 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
     names = about.feature_names
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
-        if isinstance(about.on, list):  # the parties were those of the tables, as they will be in another fit
+        if isinstance(about.on, list):  # the parties are those of the tables, also in a later fit
             model.partition, model.on_ = None, tuple(about.on)
             model._held = {str(party): [names[c] for c in held] for party, held in model.partition_.items()}
+        if isinstance(about.read_as, dict):
+            model.read_as_ = about.read_as
+        if isinstance(about.gaps, dict):
+            model.gaps_ = {name: tuple(words) for name, words in about.gaps.items()}
     model.repairs_ = [Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in about.repairs]
     model._stream, model._stream_is_lost = None, about.is_stream
     if about.gain is not None and about.disagreement is not None:
@@ -360,6 +377,8 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
         model.disagreement_ = about.disagreement
         if about.log_likelihood is not None:
             model.log_likelihood_ = about.log_likelihood
+    if isinstance(about.rows, RowsOf):
+        model.rows_ = msgspec.convert(msgspec.to_builtins(about.rows), RowSummary)
     found = about.findings
     model.verdict_ = [NOT_JUDGED] if found is None else [Finding(*msgspec.structs.astuple(one)) for one in found]
     return model
@@ -368,7 +387,7 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
 def _estimator(
     about: Description, network: Network, path: Any, *, is_part: bool
 ) -> tuple[VerticalMixture, Summation, Density]:
-    """Before its fit; with the summation and the density that it fits with."""
+    """Return the unfitted estimator, its summation and its density."""
     arguments: dict[str, Any] = msgspec.structs.asdict(about.parameters)
     try:
         summation, density = make_summation(about.summation), make_density(about.density)
@@ -395,10 +414,10 @@ def _estimator(
             model = VerticalMixture(about.n_components, **own, **arguments)
         else:
             model = VerticalMixture(about.n_components, density=density, **arguments)
-        # They raise for values that no fit would take.
+        # Both raise for values that no fit accepts.
         model._settings()
         model._init_params()
-        if not is_part:  # which knows only its own party of the network
+        if not is_part:  # a part knows only its own party of the network
             summation.check(network)
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(f"expected a model in {path}, got arguments that are wrong: {error}") from None

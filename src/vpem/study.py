@@ -1,4 +1,4 @@
-"""The participants, as files describe them: which party holds which columns, and which parties are linked."""
+"""Files that describe the participants: the columns of each party, and the links between parties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_parties(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Parties and their columns from a TOML file with a table `[parties]`: `bank = ["income", "debt"]`."""
+    """Read parties and their columns from the table `[parties]` of a TOML file: `bank = ["income", "debt"]`."""
     content = _read_toml(path)
     parties = content.get("parties")
     example = 'a table [parties] with lines such as bank = ["income", "debt"]'
@@ -29,7 +29,7 @@ def read_parties(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def read_families(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Families of columns from the same file's table `[families]`, if there is one: `rain = "zeros"`."""
+    """Read families of columns from the optional table `[families]` of the same file: `rain = "zeros"`."""
     families = _read_toml(path).get("families", {})
     if not isinstance(families, dict) or not all(isinstance(text, str) for text in families.values()):
         raise TableError(f'{path}: expected a table [families] with lines such as rain = "zeros", got {families!r}')
@@ -57,7 +57,7 @@ def _check_columns(path: Any, party: str, columns: Any, owner: dict[str, str]) -
 
 
 def check_graph(given: str) -> None:
-    """Raise for a graph that is neither known by its name nor a file."""
+    """Raise TableError if a graph is neither a known name nor a file."""
     if given not in NAMED_GRAPHS and not Path(given).is_file():
         raise TableError(
             f"expected a graph by name ({', '.join(NAMED_GRAPHS)}) or a file with links, got {given!r}"
@@ -66,9 +66,9 @@ def check_graph(given: str) -> None:
 
 
 def read_graph(given: str, parties: Sequence[str]) -> str | nx.Graph:
-    """A network by its name, or from a file with two parties, linked to each other, on every line.
+    """Return the name of a known graph, or read a graph from a file with two linked parties on every line.
 
-    Names are separated by a comma or by spaces; what follows a `#` is a remark.
+    Names are separated by a comma or by spaces; text after a `#` is a comment.
     """
     check_graph(given)
     if given in NAMED_GRAPHS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ from numpy.typing import NDArray
 
 from vpem.reading.coding import Codes
 from vpem.reading.coding import Said as Said
+from vpem.reading.date_parts import dates_of as dates_of
+from vpem.reading.dates import date_numbers as date_numbers
 from vpem.reading.dialect import Form
 from vpem.reading.frames import code_frame, join_frames
 from vpem.reading.frames import columns_of as _frame_columns
+from vpem.reading.gap_words import unknown_columns
 from vpem.reading.joining import Rows, as_names
 from vpem.reading.problems import TableError, unknown
 
@@ -26,16 +30,16 @@ BATCH_ROWS = 16_384
 
 
 class ArrowTable:
-    """Rows of Parquet or Arrow files, read some at a time, for `fit` and `predict`.
+    """Rows of Parquet or Arrow files, read in batches, for `fit` and `predict`.
 
-    Every pass over the rows reads the files once more, from front to back. Missing values become NaN, which is a gap.
+    Every pass over the rows reads the files again from the start. Missing values become NaN, which is a gap.
 
     Parameters
     ----------
     source : path, list of paths, pyarrow.Table or pyarrow.dataset.Dataset
         A file, or a folder of files with the same columns.
     columns : sequence of str, optional
-        Which columns, and in which order; by default all. They must hold numbers.
+        Columns to read, in this order; by default all. They must hold numbers.
 
     Examples
     --------
@@ -84,7 +88,7 @@ class ArrowTable:
         return self._n_rows
 
     def __getitem__(self, rows: Any) -> Array:
-        """Rows by slice (fast where one follows the other) or by number; (n_rows, n_columns)."""
+        """Rows by slice (fast if each slice starts where the last ended) or by number; (n_rows, n_columns)."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(self._n_rows)
             if step != 1:
@@ -93,7 +97,7 @@ class ArrowTable:
         if isinstance(rows, tuple):
             if len(rows) != 2 or rows[1] is not Ellipsis:
                 raise TypeError(f"expected a slice or a list of row numbers, got {rows!r}")
-            return self[rows[0]]  # as scikit-learn's cross-validation asks
+            return self[rows[0]]  # scikit-learn's cross-validation indexes like this
         numbers = np.asarray(rows)
         if numbers.ndim == 1 and numbers.dtype == bool and len(numbers) == self._n_rows:
             numbers = np.flatnonzero(numbers)
@@ -106,7 +110,7 @@ class ArrowTable:
             yield from batch
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """All rows; for those who have the memory."""
+        """All rows, which must fit in memory."""
         if copy is False:
             raise ValueError("expected that a copy is allowed: the rows are on disk")
         return np.asarray(self[0 : self._n_rows], dtype=dtype)
@@ -119,13 +123,13 @@ class ArrowTable:
         self._forget()
 
     def _forget(self) -> None:
-        """The next read begins anew."""
+        """Reset the position, so that the next read starts from the first row."""
         self._batches: Iterator[Array] = iter(())
         self._rest = np.empty((0, len(self.column_names)))
         self._position = -1
 
     def _read(self, start: int, stop: int) -> Array:
-        """Consecutive rows; begins anew where they do not follow the last ones."""
+        """Read consecutive rows; start a new scan if they do not follow the last ones."""
         if start != self._position:
             self._batches, self._position = self._scan(), 0
             self._rest = self._rest[:0]
@@ -138,7 +142,7 @@ class ArrowTable:
         return np.concatenate(parts)
 
     def _pick(self, numbers: NDArray[np.intp]) -> Array:
-        """Rows by number, in one scan: pyarrow's own `take` would read the whole table into memory."""
+        """Read rows by number in one scan: pyarrow's own `take` would read the whole table into memory."""
         order = np.argsort(numbers, kind="stable")
         wanted = numbers[order]
         if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self._n_rows:
@@ -156,7 +160,7 @@ class ArrowTable:
         raise ValueError(f"expected {self._n_rows} rows, found {first}: the file has changed")
 
     def _advance(self, most: int) -> Array:
-        """The next rows, at most so many."""
+        """Return the next rows, at most `most` of them."""
         if not len(self._rest):
             found = next(self._batches, None)
             if found is None:
@@ -167,7 +171,7 @@ class ArrowTable:
         return taken
 
     def _scan(self) -> Iterator[Array]:
-        """All rows from the first on, batch after batch."""
+        """Yield all rows from the first, in batches."""
         try:
             for batch in self._record_batches():
                 if len(batch):
@@ -177,7 +181,7 @@ class ArrowTable:
 
     def _record_batches(self) -> Iterator[Any]:
         if isinstance(getattr(self._dataset, "format", None), ds.ParquetFileFormat):
-            # A dataset's scanner reads ahead, as much as the whole file; a single file's reader does not.
+            # A dataset's scanner may read ahead up to the whole file; the reader of a single file does not.
             for path in self._dataset.files:
                 with self._dataset.filesystem.open_input_file(path) as file:
                     parquet = pq.ParquetFile(file, pre_buffer=False)
@@ -191,7 +195,7 @@ class ArrowTable:
             )
 
     def _checked(self, found: Any) -> Array:
-        """Columns side by side as float64; missing values become NaN."""
+        """Convert a batch to float64, (n_rows, n_columns); missing values become NaN."""
         rows = np.empty((len(found), len(self.column_names)))
         for number, name in enumerate(self.column_names):
             rows[:, number] = found.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -201,16 +205,16 @@ class ArrowTable:
 
 
 class JoinedTable:
-    """Several parties' tables side by side, for `fit`, `predict` and the other methods; made by `join`.
+    """Joined tables of several parties, for `fit`, `predict` and the other methods; made by `join`.
 
     Attributes
     ----------
     ids : list
-        What names each row, in the order of the rows: a value, or a tuple where `on` has several columns.
+        Id of each row: a value, or a tuple if `on` has several columns.
     on : tuple of str
-        The columns that name the rows.
+        Id columns.
     column_names : list of str
-        A name that several tables have gets the party's name in front, as `shop.age`.
+        Names of the columns. A name that several tables have is prefixed by the party, as `shop.age`.
     parties : dict
         Party to the names of its columns.
     shape : tuple
@@ -218,10 +222,12 @@ class JoinedTable:
     places : dict
         Party to the numbers, in this table, of the rows that it has, in its own order.
     words : dict
-        Of columns with categories, by name: what their numbers 0, 1, ... stand for.
+        Column of categories, by name, to the words that its codes 0, 1, ... represent.
+    notes : list of str
+        Remarks on conversions that the user may not expect, such as words in files that count as gaps.
     """
 
-    streams_rows = True  # comes with names, and is taken as it is
+    streams_rows = True  # has names of its own, and is not validated by scikit-learn
     joins_parties = True
 
     def __init__(self, rows: Rows, on: Sequence[str], seen: Mapping[str, Sequence[str]]):
@@ -233,7 +239,8 @@ class JoinedTable:
         self.parties = rows.parties
         self._own_names, self._seen, self.places = rows.own_names, seen, rows.places
         self._values = rows.values
-        self.words = rows.words
+        self.words, self.notes = rows.words, rows.notes
+        self.near, self.gap_words = rows.near, rows.gap_words
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -257,9 +264,9 @@ class JoinedTable:
         return f"JoinedTable({len(self):,} rows by {', '.join(self.on)}; columns of {held})"
 
     def arrange(self, column_names: Sequence[str], parties: Mapping[str, Sequence[str]]) -> Array:
-        """Values in the order of other columns, such as a model's; (n_rows, n_columns).
+        """Return the values in the order of other columns, such as a model's; (n_rows, n_columns).
 
-        A party that is not in this table counts as missing. If it is, all its columns must be.
+        A party that is not in this table counts as missing. A party in this table must have all its columns.
         """
         wrong = [unknown(party, list(parties), "party") for party in self.parties]
         place = {name: number for number, name in enumerate(column_names)}
@@ -277,12 +284,12 @@ class JoinedTable:
         return values
 
     def arrange_words(self, parties: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """`words` by the names of a model's columns."""
+        """Return `words` by the names of a model's columns."""
         known = self._places(parties).items()
         return {name: self.words[own] for name, number in known if (own := self.column_names[number]) in self.words}
 
     def _places(self, parties: Mapping[str, Sequence[str]]) -> dict[str, int]:
-        """Numbers of this table's columns, by the names that a model has for them."""
+        """Column numbers in this table, by the model's names of the columns."""
         found: dict[str, int] = {}
         numbers = iter(range(len(self.column_names)))
         for party, own in self._own_names.items():
@@ -293,7 +300,7 @@ class JoinedTable:
 
 
 class CodedTable:
-    """One table whose words are coded as numbers; made by `code_words`. An array's columns have no names."""
+    """Table whose words are coded as numbers; made by `code_words`. Columns of an array have no names."""
 
     streams_rows = True
 
@@ -310,14 +317,14 @@ class CodedTable:
 
 
 def code_words(table: Any, codes: Codes = True) -> Any:
-    """A data frame, or an array of objects, with columns of words coded as numbers; others as they are.
+    """Code the columns of words in a data frame or an array of objects as numbers; return other tables unchanged.
 
-    With `codes` the names of the columns that have words in a fit.
+    `codes` can be the names of the columns that have words in a fit.
 
     Raises
     ------
     TableError
-        For columns that have neither numbers nor categories: dates, free text, names that are all different.
+        For columns with neither numbers nor categories: dates, free text, names that are all different.
     """
     is_array = isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "OUS"
     if is_array:
@@ -342,34 +349,46 @@ def join(
     *,
     ignore: Sequence[str] = (),
     form: Form | None = None,
+    dates: Mapping[str, str] | None = None,
+    gaps: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     keep: Callable[[str, str], bool] | None = None,
     codes: Codes = True,
 ) -> JoinedTable:
-    """Parties' tables side by side, by what names the rows; a row that a party lacks is missing there, not lost.
+    """Join the parties' tables by id; a row that a party lacks has gaps in its columns.
 
-    Rows come in the order in which their ids first appear: those of the first table, then the others'. Ids are
-    compared as text; whole numbers without their fraction, so that 7 and 7.0 are the same.
+    Rows are in the order in which their ids first appear: those of the first table, then those of the others. Ids are
+    compared as text. Whole numbers are compared without their fraction, so that 7 and 7.0 are equal.
 
     Parameters
     ----------
     tables : dict
-        Party to its table: pandas, polars, Arrow, a dict of columns, or the path of a file as the program reads it.
+        Party to its table: a data frame of pandas or polars, an Arrow table, a dict of columns, or the path of a file
+        in a format that the program reads.
     on : str or sequence of str
-        The column, or columns together, that every table has and that name its rows, each once.
+        Id column, or columns that form the id together. Every table has them, and no id occurs twice in a table. Or
+        "@row", if all tables have the same rows in the same order.
     ignore : sequence of str
         Columns to leave out, as `name` (of all parties) or `party.name`.
     form : Form, optional
-        How text files are written, as far as it is not to be found out.
+        Format of text files; unset parts are detected.
+    dates : dict, optional
+        Columns of dates, as `name` or `party.name`, to the numbers that they become: "days", "weekday" or "hour", as
+        in `date_numbers`. Dates in other columns are an error.
+    gaps : sequence of str or dict, optional
+        Words for gaps in text files, such as ``["NA", "?", "-999"]``; or column to such words, with "*" for all other
+        columns. By default NA, NaN, null and similar words are gaps, and in columns of numbers and dates also marks
+        such as - and ?, and the word none. `notes` lists the words that were counted as gaps. Data frames, Parquet
+        and Arrow mark gaps themselves: every word in them is a value.
     keep : callable, optional
-        In place of `ignore`: called with a party and a name, it says whether to read the column.
+        In place of `ignore`: called with a party and a column name; returns True to read the column.
     codes : bool, default=True
-        Whether columns of words become categories, coded as numbers at their party; otherwise they are an error.
-        `VerticalMixture` takes categories, the other estimators do not.
+        True if columns of words become categories, coded as numbers at their party; otherwise they are an error.
+        `VerticalMixture` accepts categories, the other estimators do not.
 
     Raises
     ------
     TableError
-        With all problems of all tables.
+        If a table is invalid; the message lists all problems of all tables.
 
     Examples
     --------
@@ -395,13 +414,16 @@ def join(
         seen[party].append(name)
         return not ignored & {name, f"{party}.{name}"} if keep is None else keep(party, name)
 
+    form = form if not dates else replace(form or Form(), dates=dates)
+    form = form if gaps is None else replace(form or Form(), gaps=gaps)
     rows = join_frames(tables, on, wanted, form, codes=codes)
-    _check_ignored(ignored, seen)
+    _check_known(ignored, form, seen)
     return JoinedTable(rows, as_names(on), seen)
 
 
-def _check_ignored(ignored: set[str], seen: Mapping[str, Sequence[str]]) -> None:
+def _check_known(ignored: set[str], form: Form | None, seen: Mapping[str, Sequence[str]]) -> None:
     known = [shown for party, names in seen.items() for name in names for shown in (name, f"{party}.{name}")]
     wrong = [text for name in sorted(ignored) if (text := unknown(name, known, "ignore: column")) is not None]
+    wrong += unknown_columns(None if form is None else form.gaps, known, "gaps")
     if wrong:
         raise TableError("\n".join(wrong))

@@ -1,4 +1,4 @@
-"""Numbers and lists as people read them."""
+"""Formatting of numbers and lists for people."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import math
 from collections.abc import Sequence
 
 MOST_NAMES = 8
-"""Names in a line, if there are more."""
+"""Largest number of names in a line."""
+
+OWN_UNITS = "the columns in their own units"
+SCALED = "columns that each party has divided by their deviations; vpem assemble gives that of the columns themselves"
+"""Descriptions of the columns to which a log-likelihood refers."""
 
 
 def short_number(number: float) -> str:
-    """Three digits, with an exponent only where these would be far from the point.
+    """Format a number with three digits, with an exponent only if it is very small or very large.
 
     Examples
     --------
@@ -26,7 +30,7 @@ def short_number(number: float) -> str:
 
 
 def as_count(number: int, one: str, many: str = "") -> str:
-    """As "1 round", "2 rounds"."""
+    """Format a count with its noun, as "1 round" or "2 rounds"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -43,7 +47,7 @@ def as_names(names: Sequence[str], most: int = MOST_NAMES) -> str:
 
 
 def as_bytes(number: float) -> str:
-    """As "12 bytes", "3.4 MB"."""
+    """Format a number of bytes, as "12 bytes" or "3.4 MB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
@@ -52,7 +56,7 @@ def as_bytes(number: float) -> str:
 
 
 def as_time(seconds: float) -> str:
-    """As "12 ms", "3.4 s", "5.6 min".
+    """Format a duration, as "12 ms", "3.4 s" or "5.6 min".
 
     Examples
     --------

@@ -310,7 +310,7 @@ def test_brackets_in_names_are_no_markup(folder):
 # What it says when something is wrong
 
 WRONG = [
-    (["fit", "none.csv", "-k", "2"], "none.csv: expected a file, found none"),
+    (["fit", "none.csv", "-k", "2"], "none.csv: expected the file of a table, found no such file"),
     (["fit", "people.csv", "-k", "2"], "people.csv, line 2, column 'person': expected a number or nothing, got 'p0'"),
     (["fit", "people.csv", "-k", "0", "--ignore", "person"], "1 or more, got '0'"),
     (["fit", "people.csv", "-k", "2", "--ignore", "persn"], "did you mean 'person'?"),
@@ -354,7 +354,7 @@ WRONG = [
     (["fit", "nothing.csv", "-k", "2"], "column 'y' has no value at all"),
     (["fit", "infinite.csv", "-k", "2"], "got infinity"),
     (["fit", "names.csv", "-k", "2"], "got 'x' more than once"),
-    (["fit", "people.xlsx", "-k", "2"], "ends in .csv or .parquet"),
+    (["fit", "people.xlsx", "-k", "2"], "people.xlsx: expected a workbook"),
     (["fit", "broken.parquet", "-k", "2"], "broken.parquet: expected a table"),
     (["fit", "bank.csv", "far.csv", "-k", "2", "--id", "person"], "none in common"),
     (["fit", "bank.csv", "-k", "2", "-o", "bank.csv"], "expected another file for the result"),

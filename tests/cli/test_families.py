@@ -217,3 +217,27 @@ def test_folds_have_the_categories_of_all_rows(folder):
         share = {word: ((kept == word).sum() + 0.5) / (len(kept) + 1) for word in ("x", "y")}
         total += np.log([share[word] for word in own]).sum()
     assert float(rows("a.csv")[0]["held_out"]) == pytest.approx(total / 300, abs=1e-12)
+
+
+def test_words_for_gaps_are_told_and_can_be_set():
+    """A category "none" must neither be missing nor be replaced by `vpem impute`."""
+    table = pd.read_csv("people.csv", keep_default_na=False)
+    table["job"] = table["job"].replace({"": "NA", "smith": "none"})
+    table["hour"] = ["-" if n < 5 else hour for n, hour in enumerate(table["hour"])]
+    table.to_csv("people.csv", index=False)
+    fit = ("fit", "people.csv", "--id", "person", "-k", 2, "--starts", 1, "--family", "auto")
+    n_none, n_gaps = (table["job"] == "none").sum(), (table["job"] == "NA").sum()
+    said = vpem_says(*fit)
+    assert f"people.csv: words that count as gaps: 'NA' in job ({n_gaps}); '-' in hour (5) (else: --gaps)" in said
+    assert f"words that count as categories: 'none' in job ({n_none}) (if they are gaps: --gaps)" in said
+    vpem_says("impute", "model.vpem", "people.csv", "--id", "person")
+    filled = pd.read_csv("imputed.csv", keep_default_na=False)
+    there = table["job"] != "NA"
+    assert filled["job"][there].tolist() == table["job"][there].tolist()
+    said = vpem_says(*fit, "--gaps", "none,-", "--gaps", "job=none")
+    assert f"'none' in job ({n_none}); '-' in hour (5)" in said
+    assert vpem.load("model.vpem").categories_["job"] == ["NA", "clerk", "nurse"]
+    said = vpem_says("predict", "model.vpem", "people.csv", "--id", "person")
+    assert f"'none' in job ({n_none}); '-' in hour (5)" in said, "the model keeps them for new files"
+    said = vpem_says(*fit, "--gaps", "jop=none", code=1)
+    assert "--gaps: column 'jop' is not there; did you mean 'job'?" in said

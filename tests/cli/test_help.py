@@ -1,11 +1,14 @@
 """Help, completion and errors about options: in 80 columns, in plain words, with what to try."""
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import vpem
 from vpem.cli.app import app, out
 from vpem.core.settings import STARTS
 
@@ -65,6 +68,10 @@ def complete(monkeypatch, *words):
         (["fit", "a.csv", "--family", "a"], ["auto"]),
         (["plan", "--init", "ran"], ["random", "random_from_data"]),
         (["docs", "priv"], ["privacy"]),
+        (["fit", "a.csv", "--rounds", ""], ["auto"]),
+        (["graph", "g"], ["geometric"]),
+        (["experiment", "p"], ["pulsar"]),
+        (["study", "init", "--links", "t"], ["tree"]),
     ],
 )
 def test_tab_completes_words(monkeypatch, words, offered):
@@ -92,6 +99,36 @@ def test_wrong_words_are_told_with_the_right_ones(arguments, said, tmp_path, mon
     assert said in re.sub(r"\s+", " ", run(*arguments, code=1))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["fit", "{}", "-k", 2], ["select", "{}"], ["plan", "{}", "-k", 2], ["predict", "m", "{}"], ["show", "{}"]],
+)
+def test_folders_and_addresses_are_no_files(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    vpem.save(vpem.VerticalGaussianMixture(1, partition=[[0], [1]]).fit(X), "m")
+    for given, said in [
+        (".", "got a folder; name the files in it"),
+        ("https://example.org/x.csv", "got the address https://example.org/x.csv; download it first"),
+        ("nothing.csv", "nothing.csv: expected the file of a"),
+    ]:
+        told = run(*(given if one == "{}" else one for one in arguments), code=1)
+        assert said in re.sub(r"\s+", " ", told)
+
+
+def test_a_selection_fits_80_columns(tmp_path, monkeypatch, narrow):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=200)
+    rows = zip(1e6 * rng.normal(3 * group), rng.normal(3 * group), group, strict=True)
+    (tmp_path / "a.csv").write_text("x,y,class\n" + "".join(f"{x},{y},{one}\n" for x, y, one in rows))
+    lines = run("select", "a.csv", "-k", "1,2", "--label", "class", "--starts", 1).splitlines()
+    heading = next(line for line in lines if "components" in line)
+    assert "…" not in "".join(lines)
+    assert "adj. Rand" in heading
+    assert "held out" in heading
+
+
 def test_a_seed_out_of_range(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = re.sub(r"[\s│]+", " ", run("fit", "a.csv", "-k", 2, "--seed", -1, code=2))
@@ -117,10 +154,6 @@ def test_the_documentation_comes_with_the_program(narrow):
 
 def test_no_output_names_a_file_of_the_checkout():
     """Users of the package have no such file: `vpem docs` shows the pages."""
-    from pathlib import Path
-
-    import vpem
-
     for path in Path(vpem.__file__).parent.rglob("*"):
         if path.suffix == ".html" or path.suffix == ".js":
             assert "docs/" not in path.read_text()

@@ -128,8 +128,8 @@ def test_all_problems_of_all_files_are_one_message():
     said = vpem_says("fit", "bank.csv", "shop.csv", "-k", 2, code=1)
     assert "which column names the rows? All have income, debt, visits, spent, name, person" in said
     said = vpem_says("fit", "none.csv", "nothing.csv", "-k", 2, code=1)
-    assert "none.csv: expected a file, found none" in said
-    assert "nothing.csv: expected a file, found none" in said
+    assert "none.csv: expected the file of a table, found no such file" in said
+    assert "nothing.csv: expected the file of a table, found no such file" in said
 
 
 @pytest.mark.parametrize(

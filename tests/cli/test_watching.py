@@ -8,7 +8,8 @@ from rich.console import Console
 from vpem.cli import joining
 from vpem.studies import telling
 from vpem.studies.telling import Begun, Lines, Tokens
-from vpem.transports.outcomes import Here, Outcome, Progress
+from vpem.transports.outcomes import Here, Outcome, Problem, Progress, Waiting
+from vpem.transports.presence import Awaited
 
 BEGUN = (Begun("clinics", "north", ("east",), 100, 1), Here("east"))
 
@@ -77,3 +78,33 @@ def test_without_a_terminal_there_are_lines(monkeypatch):
     with joining.watching() as tell:
         tell(Tokens(100, 400))
     assert shown.getvalue() == "match: 25 % of the tokens\n"
+
+
+def test_a_wait_says_for_whom_since_when_and_what_that_one_said_last(clock):
+    said = []
+    lines = Lines(said.append)
+    for event in BEGUN:
+        lines.tell(event)
+    said.clear()
+    east = Awaited("east", 40.0, "iteration 3, waiting for west", 2.0)
+    lines.tell(Waiting((east, Awaited("west", 50.0), Awaited("south", 9.0, refused="it has other rows"))))
+    assert said == [
+        'waiting for east (for 40.0 s; it said "iteration 3, waiting for west" 2.0 s ago), '
+        "west (for 50.0 s; never heard), south (for 9.0 s; refused: it has other rows)"
+    ]
+    clock[0] += 10.0
+    assert lines.state.waiting().startswith('east (for 50.0 s; it said "iteration 3, waiting for west" 12.0 s ago)')
+    lines.tell(Waiting(()))
+    assert lines.state.waiting() == ""
+    assert len(said) == 1
+
+
+def test_a_refusal_that_repeats_has_its_count():
+    said = []
+    lines = Lines(said.append)
+    lines.tell(Problem("refused 10.0.0.1:5: it shows the certificate of 'x'"))
+    lines.tell(Problem("10.0.0.1:7450: it does not accept this party's certificate (UnknownCA)", 61))
+    assert said == [
+        "refused: 10.0.0.1:5: it shows the certificate of 'x'",
+        "refused: 10.0.0.1:7450: it does not accept this party's certificate (UnknownCA) (61 times so far)",
+    ]

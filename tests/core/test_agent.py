@@ -78,7 +78,7 @@ def test_two_agents_meet_and_average_message_by_message():
         [reply],
         [Message(0, 2, 0, 1, "sum", flat(new_terms), np.array([0.0, likelihoods.mean(), np.inf, np.inf]))],
     )
-    np.testing.assert_allclose(a.state.progress.run.weights, counts / 24)
+    np.testing.assert_allclose(a.state.progress.run.weights, [counts / 24])
     assert not a.is_done
     # The sum that ends it: the other's bound is smaller, and counts.
     [last] = b.receive(Message(0, 1, 0, 1, "sum", terms[0], nothing_yet))

@@ -24,13 +24,12 @@ from sklearn.preprocessing import StandardScaler
 from oracles import make_settings, relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture
 from vpem.core.agent.meeting import meeting_traffic
-from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.network.pooling import pooling_traffic
+from vpem.core.settings import Agreement
 from vpem.estimators import checks
 from vpem.estimators.precisions import covariances_from_precisions
-from vpem.simulation.em import em
+from vpem.simulation.fit import em, make_start
 from vpem.simulation.model import make_problem
-from vpem.simulation.starts import make_start
 from vpem.tables import ArrowTable
 
 TYPES = ["full", "tied", "diag", "spherical"]
@@ -261,9 +260,9 @@ def test_restarts_differ_and_the_best_is_kept_by_the_root_that_sees_least(X):
     rules = make_settings(n_components=3, covariance_type="full", tol=1e-5, reg_covar=1e-6, max_iter=500)
     fits, problem = [], make_problem(X, network, summation, rules.density)
     for restart in range(6):
-        generator = shared_generator(seed, START, restart)
         channel = problem.channel()
-        start = make_start(problem, channel, rules, "random_from_data", generator)
+        agreement = Agreement(settings=rules, summation=summation, seed=seed, init_params="random_from_data")
+        start = make_start(problem, channel, agreement, number=restart)
         fits.append(em(problem, channel, start.mixture, rules))
     seen = np.array([fit.lower_bounds[-1] for fit in fits])
     assert len(np.unique(seen.round(6), axis=0)) > 1

@@ -70,6 +70,8 @@ class Mixed(Clinics):
         for name in NAMES:
             own = self.table.loc[rng.permutation(n_rows), ["patient", *COLUMNS[name]]]
             own.to_csv(folder / name / "table.csv", index=False)
+        north = folder / "north" / "clinic.toml"
+        north.write_text(north.read_text() + '[form]\ngaps = ["?"]\n')
         path = folder / "south" / "clinic.toml"
         lines = "".join(f"{name} = {json.dumps(text)}\n" for name, text in said.items())
         path.write_text(path.read_text() + (f"[families]\n{lines}" if said else ""))

@@ -108,8 +108,10 @@ def test_new_rows_come_again_with_the_same_parties_only(tmp_path, links):
     fits = clinics.threads(secure)
     assert not any(isinstance(fit, Exception) for fit in fits.values()), fits
 
-    def score(absent=(), prefix="new", moved=1.0):
-        clinics.new_rows(clinics.X[:12] + moved, absent, prefix)
+    def score(absent=(), prefix="new", moved=1.0, n_lacking=0):
+        X = clinics.X[:12] + moved
+        X[:n_lacking, 2:4] = np.nan
+        clinics.new_rows(X, absent, prefix)
         run = lambda study, own: predict(  # noqa: E731
             study,
             None if own.party == "server" else own,
@@ -134,6 +136,13 @@ def test_new_rows_come_again_with_the_same_parties_only(tmp_path, links):
     np.testing.assert_allclose(others["north"].log_densities, scores["north"].log_densities, atol=1e-6)
     refused = score(prefix="p", absent=["east"])
     assert all("a party's own term" in str(one) for one in refused.values()), "rows of the fit"
+    few = score(prefix="few", n_lacking=3)
+    names = [f"few{row}" for row in range(3)]
+    for name in NAMES:
+        assert few[name].n_left_out == 3
+        is_empty = np.isnan(few[name].responsibilities).all(axis=1)
+        assert {one for one, own in zip(few[name].ids["patient"], is_empty, strict=True) if own} == set(names)
+        np.testing.assert_array_equal(np.isnan(few[name].log_densities), is_empty)
     with pytest.raises(StudyFileError, match="expected all parties of the fit in a masked prediction"):
         predict(clinics.study, files["north"], clinics.folder / "north/new.csv", without=["south"], progress=False)
     written = [path.read_bytes() for path in clinics.folder.glob("*/results/*") if "state" in path.name]

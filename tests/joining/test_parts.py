@@ -14,7 +14,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from vpem.core.agent.progress import AgentState, Prediction
+from vpem.core.agent.progress import AgentState, Checkpoint
+from vpem.core.script.state import Prediction, Progress
 from vpem.reading import TableError
 from vpem.studies import folder as folders
 from vpem.studies.folder import Belongs, Checkpoints, FolderError, open_folder
@@ -256,7 +257,7 @@ def test_a_large_array_that_was_saved_can_be_had_from_its_file(tmp_path, monkeyp
 
 def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(wire, "VERSION", wire.VERSION - 1)
+        patch.setattr(wire, "STATE_VERSION", wire.STATE_VERSION - 1)
         Checkpoints(tmp_path, about()).save(state(1, large(0)))
         assert loaded(tmp_path)[0] == 1
     with pytest.raises(FolderError, match="saved by another version of vpem; go on with that version"):
@@ -281,7 +282,8 @@ def test_a_damaged_array_is_found_out(tmp_path, harm):
 
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
-    Checkpoints(tmp_path, about()).save(state(1))
+    fitted = AgentState(epoch=1, checkpoints=(Checkpoint(0, Progress()), Checkpoint(1, Progress())))
+    Checkpoints(tmp_path, about()).save(wire.StateEncoder().parts(fitted))
     with pytest.raises(FolderError, match=r"'north' in study 's'.*got one of the same party with another seed"):
         Checkpoints(tmp_path, about(digests={"seed": "2"})).load()
     with pytest.raises(FolderError, match="got one of 'north' in study 's'"):

@@ -3,21 +3,25 @@
 import json
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.csv as pa_csv
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import vpem
 from clinics import NAMES, Clinics
 from vpem.cli.app import app
+from vpem.cli.joining import leave
 from vpem.model_format import ModelFileError
 from vpem.studies.assembling import assemble
 from vpem.studies.folder import FolderError
 from vpem.studies.joining import StudyEnded, join
 from vpem.studies.local import find_files, make_keys
 from vpem.studies.predicting import predict
+from vpem.transports.outcomes import Outcome
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 """Sums are rounded on the way in the same places; only the columns' scales may have other last digits."""
@@ -53,6 +57,20 @@ def test_three_parties_find_what_the_simulation_finds(finished):
         assert "<html" in (folder / "report.html").read_text()[:200].lower()
 
 
+def test_a_party_finds_codes_in_its_own_columns(tmp_path):
+    made = Clinics(tmp_path / "clinics", n_rows=120, starts=1)
+    made.X[::12, 3] = 99999.0
+    for place, name in enumerate(NAMES):
+        path = made.folder / name / "table.csv"
+        path.unlink()
+        made.write_table(name, place, path, made.ids, made.X, np.arange(120))
+    fits = made.threads()
+    found = {name: {one.code: one for one in fits[name].verdict} for name in NAMES}
+    codes = {name for name, own in found.items() if "codes" in own}
+    assert codes == {NAMES[1]}
+    assert f"99999 in column {NAMES[1]}_1 (8.3%)" in found[NAMES[1]]["codes"].sentence
+
+
 def test_parts_make_the_whole_model(finished, tmp_path):
     expected = finished.expected()
     paths = [finished.folder / name / "results" / "model.vpem" for name in NAMES]
@@ -63,6 +81,11 @@ def test_parts_make_the_whole_model(finished, tmp_path):
         np.testing.assert_allclose(model.score_samples(finished.X), expected.score_samples(finished.X), rtol=1e-9)
         np.testing.assert_allclose(model.lower_bounds_, expected.lower_bounds_, rtol=1e-9)
         assert list(model.partition_) == list(NAMES)
+        np.testing.assert_allclose(model.scale_, expected.scale_, rtol=1e-9)
+        del model.feature_names_in_
+        ways = [finished.expected(), model]  # both go on in the same units, with rows of another spread
+        bounds = [one.set_params(warm_start=True).fit(finished.X[:40]).lower_bounds_ for one in ways]
+        assert bounds[1] == pytest.approx(bounds[0], rel=1e-9)
     with pytest.raises(ModelFileError, match="got none of south"):
         assemble(paths[:2])
     with pytest.raises(ModelFileError, match="got a whole model"):
@@ -108,6 +131,13 @@ def test_a_part_can_be_shown_and_a_finished_study_is_not_run_again(finished):
     shown = CliRunner().invoke(app, ["show", str(part)])
     assert shown.exit_code == 0, shown.output
     assert "study clinics" in shown.output
+    whose = "columns that each party has divided by their deviations"
+    assert whose in " ".join(shown.output.split())
+    content = json.loads(CliRunner().invoke(app, ["show", str(part), "--json"]).output)
+    assert content["lower_bound_of"].startswith(whose)
+    verdict = json.loads((part.parent / "verdict.json").read_text())
+    assert verdict["lower_bound_of"].startswith(whose)
+    assert verdict["rows"]["n_rows"] == verdict["rows"]["n_used"] == len(finished.X)
     assert "0 bytes in the last run" not in " ".join(shown.output.split())
     again = join(finished.folder / "study.toml", finished.folder / "north" / "clinic.toml", progress=False)
     np.testing.assert_array_equal(again.model.means_, vpem.load(part).means_)
@@ -167,6 +197,7 @@ def test_a_difference_is_found_before_anything_is_sent(tmp_path):
         assert one.outcome.kind == "refused"
         assert "77" in str(one)
         assert "80" in str(one)
+        assert 'try match = "outer" in [rows]' in str(one)
 
 
 def test_another_table_does_not_go_on_from_the_state_of_the_first(tmp_path):
@@ -176,8 +207,43 @@ def test_another_table_does_not_go_on_from_the_state_of_the_first(tmp_path):
     *lines, last = path.read_text().splitlines()
     who, first, second = last.split(",")
     path.write_text("\n".join([*lines, f"{who},{float(first) + 1},{second}"]) + "\n")
-    with pytest.raises(FolderError, match="the same party with another table"):
+    with pytest.raises(FolderError, match="the same party with another table; to begin again, run with --fresh"):
         join(made.folder / "study.toml", made.folder / "north" / "clinic.toml", insecure=True, progress=False)
+
+
+def test_a_study_that_is_mended_before_anything_was_fitted_begins_again(tmp_path):
+    made = Clinics(tmp_path / "clinics", model="max_iter = 5", starts=1)
+    path = made.folder / "south" / "table.csv"
+    whole = path.read_text()
+    path.write_text("\n".join(whole.splitlines()[:-3]) + "\n")
+    assert all(isinstance(one, StudyEnded) for one in made.threads(names=("north", "south")).values())
+    states = [made.folder / name / "results" / "state" for name in ("north", "south")]
+    assert all(state.exists() for state in states), "something is left of it"
+    path.write_text(whole)
+    file = made.folder / "study.toml"
+    file.write_text(file.read_text().replace("max_iter = 5", "max_iter = 6"))
+    fits = made.threads()
+    assert not any(isinstance(one, Exception) for one in fits.values()), fits
+    logs = [(state.parent / "log.jsonl").read_text() for state in states]
+    assert all("begins again: model.max_iter" in log for log in logs)
+
+
+def test_one_that_was_killed_at_the_very_end_ends_well_without_the_others(tmp_path):
+    made = Clinics(tmp_path / "clinics", model="max_iter = 5", starts=1, lease="1s", patience="5s")
+    fits = made.threads()
+    assert not any(isinstance(one, Exception) for one in fits.values()), fits
+    path = made.folder / "north" / "results" / "finished"
+    path.unlink()
+    [again] = made.threads(names=["north"]).values()
+    np.testing.assert_array_equal(again.responsibilities, fits["north"].responsibilities)
+    assert not path.exists(), "the others may still need it"
+    assert "east, south stayed away for longer than 5 s" in (path.parent / "log.jsonl").read_text()
+
+
+def test_how_a_run_has_ended_is_said_once(capsys):
+    with pytest.raises(typer.Exit):
+        leave(StudyEnded(Outcome("refused", "gp has 242 rows [of 273]"), Path("results")))
+    assert capsys.readouterr().err == "refused: gp has 242 rows [of 273]; nothing was sent\n"
 
 
 def test_studies_that_differ_name_the_field(tmp_path):

@@ -122,6 +122,8 @@ def test_ellipses_are_those_of_the_covariances():
         assert max(len(group.get_offsets()) for group in dots) == 400
     with pytest.raises(ValueError, match="expected the name or number of a column, one of c0"):
         figures.plot_features(model, "c0", "c9")
+    with pytest.raises(ValueError, match=r"expected the name or number of a column.* got ndarray"):
+        figures.plot_features(model, np.zeros((3, 2)), "c0", "c1")
 
 
 def test_another_density_is_drawn_too():

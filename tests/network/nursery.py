@@ -1,7 +1,8 @@
 """python nursery.py: a process that has imported and compiled what a party needs, and forks parties.
 
-Each is a process of its own, but begins at once. It gets JSON lines: arguments of `party.main` and where to write; it
-answers with process numbers, and later with their exit codes. It ends when its input does.
+Each is a process of its own, but begins at once. It gets JSON lines: arguments of `party.main`, or `vpem` and those
+of the program, and where to write; it answers with process numbers, and later with their exit codes. It ends when
+its input does.
 """
 
 import atexit
@@ -70,7 +71,7 @@ class Nursery:
         self.process.stdin.write(json.dumps([arguments, str(out), str(err)]) + "\n")
         self.process.stdin.flush()
         with self.changed:
-            assert self.changed.wait_for(lambda: self.pids, 60), "the nursery has ended"
+            assert self.changed.wait_for(lambda: self.pids, 300), "the nursery has ended"
             return Forked(self, self.pids.pop())
 
 
@@ -102,9 +103,18 @@ def child(arguments, out, err):
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             os.dup2(file, number)
             os.close(file)
-        from network import party
+        if arguments[0] == "vpem":
+            from vpem.cli import main as program
 
-        code = party.main(*arguments)
+            sys.argv = arguments
+            program()
+            code = 0
+        else:
+            from network import party
+
+            code = party.main(*arguments)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -27,3 +27,14 @@ def test_three_processes_find_the_numbers_of_the_simulation(tmp_path):
         part = vpem.load(folder / "model.vpem")
         np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], rtol=1e-9)
         np.testing.assert_allclose(part.weights_, expected.weights_, rtol=1e-9)
+
+
+def test_when_one_party_cannot_begin_the_others_end_with_its_reason(tmp_path):
+    made = Clinics(tmp_path / "clinics", patience="1h")
+    (made.folder / "east" / "table.csv").unlink()
+    command = [*PROGRAM, "study", "up", str(made.folder / "study.toml")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=600)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stderr.startswith("east ended with: ")
+    assert "table.csv" in done.stderr
+    assert "without it, north, south ended too" in done.stderr

@@ -28,8 +28,8 @@ def test_wrong_certificates_are_refused(tmp_path):
         cases = {
             "foreign": ({**other.sign("party-0", "foreign"), "ca": own[0]["ca"]}, "UnknownIssuer"),
             "expired": (study.authority.sign("party-0", "expired", days=-3), "expired"),
-            "stranger": (study.authority.sign("stranger"), "'stranger', which is no neighbour's"),
-            "another party's": (own[2], "'party-2', which is here"),
+            "stranger": (study.authority.sign("stranger"), "'stranger', which is not expected"),
+            "another party's": (own[2], "'party-2', which is not expected"),
         }
         study.start(1, 2)
         study.wait_until(lambda: study.told(1, "Here"))
@@ -38,6 +38,19 @@ def test_wrong_certificates_are_refused(tmp_path):
             study.wait_until(lambda words=words: study.told(1, "Problem", words))
             study.kill(0)
         assert len(study.told(1, "Here")) == 1
+        study.start(0)
+        study.check()
+
+
+def test_another_partys_certificate_is_refused(tmp_path):
+    with Study(tmp_path, [[0, 2], [1, 2]], n_parties=3, max_iter=30, secure=True) as study:
+        own = study.content["tls"]
+        study.start(1, 2)
+        study.wait_until(lambda: study.told(2, "Here"))
+        study.start(0, tls=[own[1], own[1], own[2]])
+        study.wait_until(lambda: study.told(2, "Problem", "'party-1', which is here"))
+        study.kill(0)
+        assert len(study.told(2, "Here")) == 1
         study.start(0)
         study.check()
 

@@ -27,8 +27,8 @@ def pump(agents, line, change=lambda message: message):
 
 
 def test_a_total_with_another_scale_for_each_party_makes_masks_that_do_not_cancel(monkeypatch):
-    """The same numbers, but to one party that they fitted and to the others that they were clipped: with units 256
-    times as large, the others' next changes would be zeros, and the total the one party's own.
+    """To one party that nothing has changed, to the others that much has: with units that are far larger, the others'
+    next changes would be zeros, and the total the one party's own.
     """
     agents = study()
     server, victim, forged, last = agents[5], 0, {}, [None]
@@ -38,11 +38,9 @@ def test_a_total_with_another_scale_for_each_party_makes_masks_that_do_not_cance
         found = honest(place, state, head, entries)
         if not masks._is_change(place, state):
             return found
-        zeros, head = changes.pack(np.zeros(len(entries), np.int32)), head.copy()
-        head[-2] = 0.0
-        for_one = np.frombuffer(head.astype("<f8").tobytes() + zeros, np.uint8)
-        head[-2] = 1.0
-        forged[for_one.tobytes()] = np.frombuffer(head.astype("<f8").tobytes() + zeros, np.uint8)
+        contents = (changes.pack(np.full(len(entries), number, np.int32)) for number in (0, 2**20))
+        for_one, others = (np.frombuffer(head.astype("<f8").tobytes() + own, np.uint8) for own in contents)
+        forged[for_one.tobytes()] = others
         return for_one
 
     def change(message):

@@ -1,10 +1,12 @@
 """Masked sums: both engines, restarts, rows with few holders, and what is refused."""
 
 import warnings
+from unittest import mock
 
 import networkx as nx
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 import vpem
@@ -12,6 +14,7 @@ from studies import agree, bits, make_study, run, table
 from vpem import Consensus, Differences, Masked, Star, Tree, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.network.parties import make_network
 from vpem.core.rows import rows_held
+from vpem.privacy import changes
 from vpem.privacy.changes import word_bytes
 from vpem.privacy.keys import Keys
 from vpem.privacy.masks import FEW_HOLDERS, REPEATS, TWO_PARTIES
@@ -80,6 +83,39 @@ def test_pulsars_take_as_many_iterations_as_plain(htru2, init_params):
     plain, masked = (VerticalGaussianMixture(2, summation=way, **settings).fit(X) for way in WAYS)
     assert abs(masked.n_iter_ - plain.n_iter_) <= 2
     assert masked.score(X) == pytest.approx(plain.score(X), abs=1e-3), "as the tolerance of 1e-3 allows"
+
+
+@pytest.mark.parametrize(
+    ("covariance_type", "seed", "tol"), [("diag", 1, 1e-3), ("diag", 3, 1e-6), ("full", 2, 1e-6)]
+)
+def test_a_masked_fit_does_not_stop_because_its_unit_is_coarse(covariance_type, seed, tol):
+    """Pixels that hardly vary: log-ratios change by up to 1e7 nats, and some rows by far more than others."""
+    settings = {"covariance_type": covariance_type, "random_state": seed, "tol": tol, "max_iter": 300}
+    parties = np.arange(64).reshape(4, 16).tolist()
+    models = [VerticalGaussianMixture(10, partition=parties, summation=way, **settings) for way in WAYS]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain, masked = (model.fit(load_digits().data) for model in models)
+    assert masked.converged_
+    # Both end when steps are below tol. Masked EM ends a step or two later, at steps of less than tol each.
+    assert abs(masked.n_iter_ - plain.n_iter_) <= 2
+    assert masked.log_likelihood_ == pytest.approx(plain.log_likelihood_, rel=0, abs=2 * tol)
+
+
+@pytest.mark.filterwarnings("ignore::vpem.verdict.FitWarning")
+def test_engines_have_the_same_numbers_where_words_are_wide():
+    X = load_digits().data[:200, 8:40]
+    settings = {"partition": np.arange(32).reshape(4, 8).tolist(), "n_components": 4, "tol": 1e-3, "max_iter": 100}
+    way = Masked(Star())
+    with mock.patch.object(changes, "find", side_effect=changes.find) as find:
+        simulated = fit(X, summation=way, reg_covar=1e-6, **settings)
+    assert any(changes.is_wide(call.args[1]) for call in find.call_args_list)
+    agents = fit(X, summation=way, reg_covar=1e-6, engine="agents", **settings)
+    assert agents.lower_bounds_ == pytest.approx(simulated.lower_bounds_, rel=1e-12)
+    assert agents.converged_
+    assert simulated.converged_
+    np.testing.assert_array_equal(agents.traffic_.table[:, 0], simulated.traffic_.table[:, 0])
+    np.testing.assert_allclose(agents.traffic_.table, simulated.traffic_.table, rtol=0.01)
 
 
 def study(summation=None, **arguments):
@@ -181,6 +217,30 @@ def test_rows_of_fewer_than_three_parties_are_left_out(engine):
     assert np.abs(accepted.means_ - found.means_).max() > 1e-3
 
 
+@pytest.mark.filterwarnings("ignore::vpem.verdict.FitWarning")
+@pytest.mark.parametrize("engine", ["simulation", "agents"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_certificate_and_verdict_are_about_the_rows_that_were_used(engine, standardize):
+    X = heavy_tails()[:300] * [1, 10, 100, 1, 1, 1e-3]
+    X[:60, 2:] = np.nan  # a alone
+    X[60:100, 3:] = np.nan  # a and b
+    X[290:] = np.nan
+    settings = {"n_components": 3, "tol": 1e-4, "max_iter": 500, "engine": engine, "standardize": standardize}
+    model = fit(X, summation=Masked(Star()), reg_covar=1e-6, **settings)
+    used = X[100:290]
+    assert model.converged_
+    assert model.log_likelihood_ == pytest.approx(model.score(used), rel=1e-12)
+    assert model.lower_bound_ == pytest.approx(model.score(used), abs=1e-3)
+    assert abs(model.certificate_.gain) < 2e-4
+    assert sum(model.certificate_.effective_rows) == pytest.approx(190)
+    findings = {finding.code: finding for finding in model.verdict_}
+    assert "gain" not in findings
+    assert "100 of 290 rows (34%)" in findings["rows_left_out"].sentence
+    assert findings["rows_left_out"].severity == "amber"
+    plain = fit(X, **settings)
+    assert "rows_left_out" not in {finding.code for finding in plain.verdict_}
+
+
 @pytest.mark.parametrize("engine", ["simulation", "agents"])
 def test_a_table_without_rows_of_three_parties_is_an_error(engine):
     X = table(gaps=False)
@@ -229,12 +289,12 @@ def test_predictions_are_those_of_the_plain_model():
     plain, _ = make_study("star", columns=COLUMNS, init_params="random")
     run(plain)
     new = table(n_rows=9, gaps=False) + 0.1
-    new[2, :3] = np.nan  # two holders: nothing is known of it but the weights
-    found = predict(agents, new, COLUMNS)[0]
-    new[2] = np.nan
-    expected = predict(plain, new, COLUMNS)[0]
-    np.testing.assert_allclose(found.prediction.responsibilities, expected.prediction.responsibilities, atol=1e-2)
-    np.testing.assert_allclose(found.prediction.responsibilities[2], found.model.weights, rtol=1e-9)
+    new[2, :3] = np.nan  # two holders: it is not added, and has no score
+    found, expected = (predict(ones, new, COLUMNS)[0].prediction for ones in (agents, plain))
+    others = np.delete(np.arange(9), 2)
+    np.testing.assert_allclose(found.responsibilities[others], expected.responsibilities[others], atol=1e-2)
+    assert np.isnan(found.responsibilities[2]).all()
+    assert np.flatnonzero(np.isnan(found.log_densities)).tolist() == [2]
 
 
 @pytest.mark.parametrize(("accept", "refused"), [((), True), ((REPEATS,), False)])
@@ -320,7 +380,7 @@ def test_models_with_masks_are_saved(tmp_path):
 
 @pytest.mark.parametrize("graph", ["star", RING], ids=["star", "ring"])
 def test_plans_know_the_bytes(graph):
-    from vpem.planning.exchanges import Study, planned_traffic
+    from vpem.planning.planner import Study, planned_traffic
 
     X = table(n_rows=300, gaps=False)
     way = Masked(Star() if graph == "star" else Tree())

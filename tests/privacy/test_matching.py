@@ -248,8 +248,8 @@ def test_hellos_must_be_signed_and_of_the_same_study():
         for number, agent in agents.items():
             is_forger = number == forger
             name = "mallory" if is_forger and study == "this" else f"p{number}"
-            agent.credentials = Notary(name, study if is_forger else "this")
-            agent._hellos = {number: agent._hello()}
+            notary = Notary(name, study if is_forger else "this")
+            agents[number] = Matching(number, agent.agents, agent.ids, agent.salt, credentials=notary)
         drive(agents)
         losses = [text for agent in agents.values() for text in agent.losses.values()]
         if forger is None:
@@ -257,8 +257,7 @@ def test_hellos_must_be_signed_and_of_the_same_study():
         else:
             assert any("expected 'p1' to have signed its hello" in text for text in losses)
     agents = make(LISTS)
-    agents[1].agents = agents[1].agents._replace(about="another")
-    agents[1]._hellos = {1: agents[1]._hello()}
+    agents[1] = Matching(1, agents[1].agents._replace(about="another"), agents[1].ids, agents[1].salt)
     drive(agents)
     assert "expected the same study" in agents[0].failure
 

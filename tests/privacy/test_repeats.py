@@ -8,7 +8,7 @@ from oracles import by_row
 from sessions import Network
 from studies import make_study, run, table
 from vpem import Masked, Star, Tree
-from vpem.core.agent import holder_phases
+from vpem.core.script import row_count_phases
 from vpem.privacy.masks import FEW_HOLDERS, REPEATS
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
@@ -151,7 +151,7 @@ def test_the_fit_and_new_rows_both_have_keys_or_neither():
 
 
 def test_there_is_an_end_to_what_is_remembered(monkeypatch):
-    monkeypatch.setattr(holder_phases, "MOST_SEEN", N_ROWS + 10)
+    monkeypatch.setattr(row_count_phases, "MOST_SEEN", N_ROWS + 10)
     agents = fitted()
     assert ask(agents, few_values(10), np.arange(100, 110)) == [None] * 5
     before = agents[0].state.progress.seen

@@ -64,18 +64,21 @@ def test_what_a_sum_leaves_out_comes_with_the_next(seed, n_components, n_parties
     rng = np.random.default_rng(seed)
     terms = rng.standard_t(1, size=(n_parties, 40, n_components)) * 100
     total = terms.sum(axis=0)
-    exponent = changes.next_exponent(np.zeros_like(total), total)
+    exponent = changes.next_exponent(np.zeros_like(total), total, n_parties)
     common = {"total": total, "exponent": exponent, "present": np.ones(40, dtype=np.uint8)}
     sent = list(terms)
     terms = terms + rng.standard_t(1, size=terms.shape)
     for _ in range(60):
-        found = [changes.find(term, {**common, "sent": before}) for term, before in zip(terms, sent, strict=True)]
+        found = [
+            changes.find(term, {**common, "sent": before}, n_parties)
+            for term, before in zip(terms, sent, strict=True)
+        ]
         sent = [after for _, after, _ in found]
         extra = sum(own for *_, own in found)
-        _, total, exponent, present = changes.take(
-            sum(numbers for numbers, *_ in found), *extra.tolist(), np.empty(0), common
+        _, total, exponent, present, blurs = changes.take(
+            sum(numbers for numbers, *_ in found), *extra.tolist(), np.empty(0), common, n_parties
         )
-        common = {"total": total, "exponent": exponent, "present": present}
+        common = {"total": total, "exponent": exponent, "present": present, "blurs": blurs}
     leaders = total.argmax(axis=1)[:, None]
 
     def ratios(sums):
@@ -85,3 +88,38 @@ def test_what_a_sum_leaves_out_comes_with_the_next(seed, n_components, n_parties
     behind = -ratios(total)
     error = np.abs(ratios(total) - ratios(terms.sum(axis=0)))
     assert (error <= np.maximum(1e-9 * np.abs(terms).max(), n_parties * np.maximum(behind - 25, 0) / 4)).all()
+
+
+def test_what_does_not_fit_comes_whole_with_the_next_sum_and_other_rows_keep_their_digits():
+    total = np.tile([0.0, -1.0], (40, 1))
+    common = {"total": total, "exponent": np.array([-20.0]), "present": np.ones(40, dtype=np.uint8)}
+    terms = total + np.array([0.0, 1e-5])
+    terms[0, 1] = 1e6  # 2^40 units
+    sent = total
+    for n_clipped, is_wide_next in ((1, True), (0, False)):
+        numbers, sent, extra = changes.find(terms, {**common, "sent": sent}, 3)
+        assert extra[1] == n_clipped
+        _, total, exponent, present, blurs = changes.take(numbers, *extra.tolist(), np.empty(0), common, 3)
+        common = {"total": total, "exponent": exponent, "present": present, "blurs": blurs}
+        assert changes.is_wide(common) == is_wide_next
+    np.testing.assert_allclose(*(np.diff(one) for one in (total, terms)), rtol=0, atol=2.0**-25)
+    assert blurs.tolist() == [0.0, np.inf, 3 * 2.0**-25]
+    assert exponent <= -5 - 2, "no unit is coarse"
+
+
+@pytest.mark.parametrize("far", [1e14, 1e29, 1e300])
+def test_terms_that_are_far_apart_are_told_in_a_few_sums(far):
+    """Columns of large values and a component on one of them: without an end to clipping, EM would have none."""
+    total = np.tile([0.0, -1.0], (40, 1))
+    common = {"total": total, "exponent": np.array([-20.0]), "present": np.ones(40, dtype=np.uint8)}
+    terms, sent, n_sums, n_clipped = total.copy(), total, 0, 1
+    terms[0] = [-far, -1.0]
+    while n_clipped:
+        numbers, sent, extra = changes.find(terms, {**common, "sent": sent}, 3)
+        _, total, exponent, present, blurs = changes.take(numbers, *extra.tolist(), np.empty(0), common, 3)
+        common = {"total": total, "exponent": exponent, "present": present, "blurs": blurs}
+        n_sums, n_clipped = n_sums + 1, extra[1]
+    assert n_sums <= 8
+    assert np.diff(total[0]) == pytest.approx(min(far, 2.0**100), rel=1e-9)
+    np.testing.assert_array_equal(total[1:], terms[1:])
+    assert exponent < 0

@@ -229,3 +229,16 @@ def test_all_problems_of_all_tables_are_told_at_once():
     assert "vpem.tables.join(..., ignore=['mixed', 'name', 'when', 'kind'])" in said
     table = join({"bank": bank, "shop": SHOP}, on="customer", ignore=["bank.mixed", "name", "when"])
     np.testing.assert_array_equal(np.asarray(table), merged())
+
+
+def test_tables_with_the_same_rows_in_the_same_order(tmp_path):
+    (tmp_path / "one.csv").write_text("a,b\n1,2\n3,4\n5,6\n")
+    (tmp_path / "other.csv").write_text("c\n7\n8\n9\n")
+    rows = join_files([tmp_path / "one.csv", tmp_path / "other.csv"], "@row")
+    np.testing.assert_array_equal(rows.values, [[1, 2, 7], [3, 4, 8], [5, 6, 9]])
+    assert rows.ids == ["1", "2", "3"]
+    assert rows.notes == ["all tables: matched by the rows' numbers: row 1 of each is the same, ..., row 3"]
+    table = join({"one": tmp_path / "one.csv", "frame": pd.DataFrame({"c": [7, 8, 9]})}, on="@row")
+    np.testing.assert_array_equal(table[:], rows.values)
+    with pytest.raises(TableError, match=r"as many rows in all tables, .* got 3 in one, 2 in frame"):
+        join({"one": tmp_path / "one.csv", "frame": {"c": [7, 8]}}, on="@row")

@@ -10,16 +10,17 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from vpem import VerticalGaussianMixture, figures, load
+from vpem import VerticalGaussianMixture, figures, load, save
 from vpem.core.decisions.repair import Repair
 from vpem.datasets import make_network_mixture, make_vertical_blobs
 from vpem.models import NOT_JUDGED
 from vpem.report import describe, features, make_report, write_report
 from vpem.report import page as report
+from vpem.tables import join
 from vpem.verdict import Finding, colour
 
 DRAWN = ["certainty", "marginals", "pairs", "covariances", "trajectory", "agreement", "network"]
-SECTIONS = ["verdict", "facts", "profiles", "importance", *DRAWN, "traffic", "settings"]
+SECTIONS = ["verdict", "facts", "profiles", "importance", *DRAWN[:4], "rows", *DRAWN[4:], "traffic", "settings"]
 FITS_THE_WIDTH = "document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth"
 
 
@@ -66,6 +67,10 @@ def test_every_section_is_there_and_drawn(visit, cancer_page, cancer):
     assert float(facts["Log-likelihood per row"]) == pytest.approx(model.log_likelihood_, rel=1e-4)
     assert "vpem docs privacy" in page.locator("#traffic .note").inner_text()
     assert page.locator("#traffic tbody tr").count() == 3
+    assert page.locator("#rows .about").inner_text() == (
+        "All parties have all 569 rows. The fit uses all of them. No value is missing."
+    )
+    assert page.locator("#rows table").count() == 0
     assert "No component collapsed" in page.locator("#trajectory .about").inner_text()
     assert "graph\nring" in page.locator("#settings").inner_text()
 
@@ -305,8 +310,11 @@ def test_the_verdict_is_the_models_own(cancer):
     assert sorted(one["sentence"] for one in found["findings"]) == sorted(one.sentence for one in model.verdict_)
 
 
-def test_files_of_older_versions_are_not_judged():
-    model = load(Path(__file__).parent.parent / "files" / "version-3-star.vpem")
+def test_a_file_without_a_verdict_is_not_judged(cancer, tmp_path):
+    model = copy.copy(cancer[0])
+    model.verdict_ = [NOT_JUDGED]
+    save(model, tmp_path / "model")
+    model = load(tmp_path / "model")
     X = model.sample(50)[0]
     assert describe(model, X, "title", None)["verdict"] == {"colour": None, "findings": []}
 
@@ -640,3 +648,23 @@ def test_colours_are_those_of_the_figures():
     assert tuple(re.findall(r"--colour-\d: (#\w+);", style)) == figures.COLOURS
     for orders in re.findall(r"(?:--component-\d: #\w+;\s*){8}", style):
         assert sorted(re.findall(r"#\w+", orders)) == sorted(figures.COLOURS)
+
+
+def test_rows_of_each_party_and_gaps_are_told(visit, tmp_path):
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=300)
+    bank = pd.DataFrame({"id": range(200), "income": rng.normal(size=200) + 6 * group[:200]})
+    shop = pd.DataFrame({"id": range(80, 300), "visits": rng.normal(size=220) + 6 * group[80:]})
+    bank.loc[:2, "income"], shop.loc[:29, "visits"] = np.nan, np.nan
+    tables = {"bank": bank, "shop": shop}
+    model = VerticalGaussianMixture(2, random_state=0).fit(tables, on="id")
+    write_report(model, join(tables, on="id"), tmp_path / "page.html")
+    page = visit(tmp_path / "page.html")
+    assert page.locator("#rows .about").inner_text() == (
+        "300 rows in all. All parties have 120 of them. The fit uses 297 of them. "
+        "Gaps are values that are missing in rows that the party has."
+    )
+    assert page.locator("#rows tr").all_inner_texts() == [
+        *("Party\tRows\tOf these at another party", "bank\t200\t120", "shop\t220\t120"),
+        *("Column\tGaps", "income\tfewer than 5", "visits\t30"),
+    ]

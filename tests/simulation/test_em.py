@@ -19,7 +19,8 @@ from oracles import (
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
-from vpem.simulation import em as simulated
+from vpem.simulation import certificate
+from vpem.simulation import fit as simulated
 from vpem.simulation.model import make_problem
 
 pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]
@@ -31,7 +32,7 @@ def em(X, network, summation, mixture, rules):
 
 
 def certify(X, network, summation, mixture, rules):
-    return simulated.certify(make_problem(X, network, summation, rules.density), mixture, rules)
+    return certificate.certify(make_problem(X, network, summation, rules.density), mixture, rules)
 
 
 def em_settings(problem, **changes):

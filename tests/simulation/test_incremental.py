@@ -18,14 +18,14 @@ from oracles import (
     relative_error,
 )
 from vpem.core.blocks.batches import batch_slices
+from vpem.core.decisions.repair import Repair
 from vpem.core.network.adders import flood_traffic, sum_traffic
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Shape
-from vpem.simulation.em import em
+from vpem.simulation.fit import em
 from vpem.simulation.model import make_problem
-from vpem.simulation.repair import Repair
 from vpem.simulation.streams import Stream, online_step
 
 pytestmark = [pytest.mark.processors, pytest.mark.usefixtures("small_chunks")]

@@ -1,5 +1,7 @@
 """Starts and vertical k-means."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,13 +9,16 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from oracles import block_m_step, contents, make_settings, mixing_weights, relative_error
-from vpem.core.decisions.initial import shared_generator
+from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
-from vpem.simulation import kmeans as vertical
-from vpem.simulation import starts
+from vpem.core.script.context import Distances
+from vpem.core.script.state import Progress
+from vpem.core.settings import Agreement
+from vpem.simulation import fit as simulated
 from vpem.simulation.model import make_problem
+from vpem.simulation.sweep import RowSum, kmeans_halves
 
 PARTITION = {"a": [0, 3], "b": [1], "c": [2, 4]}
 
@@ -26,24 +31,32 @@ def X():
     return rng.normal(size=(240, 5)) * [1, 2, 1, 3, 1] + 4 * rng.integers(3, size=(240, 1))
 
 
-def make_start(X, network, summation, settings, kind, rng):
+def agreed(settings, summation, seed, kind="kmeans"):
+    return Agreement(settings=settings, summation=summation, seed=seed, init_params=kind)
+
+
+def make_start(X, network, summation, settings, kind, seed):
     task = make_problem(X, network, summation, settings.density)
     channel = task.channel()
-    return starts.make_start(task, channel, settings, kind, rng).mixture, channel.traffic
+    return simulated.make_start(task, channel, agreed(settings, summation, seed, kind)).mixture, channel.traffic
 
 
-def kmeans(X, network, summation, n_clusters, init, rng, **limits):
+def kmeans(X, network, summation, n_clusters, init, seed, **limits):
     """A run, the last labels, and what it all has sent."""
     task = make_problem(X, network, summation)
-    channel = task.channel()
-    found = vertical.kmeans(task, channel, n_clusters, init, rng, **limits)
-    return found, vertical.assign(task, channel, found.centres), channel.traffic
+    channel, settings = task.channel(), replace(rules(), n_components=n_clusters)
+    driver = simulated.kmeans_driver(task, channel, agreed(settings, summation, seed), **limits)
+    found = simulated.kmeans(driver, init)
+    halves = kmeans_halves(task, channel, settings.density, Distances(found.centres))
+    labelled = RowSum(task, task.channel(), halves).collect(halves.together(True))
+    return found, labelled, channel.traffic
 
 
-def plus_plus_centres(X, network, summation, n_clusters, rng):
+def plus_plus_centres(X, network, summation, n_clusters, seed):
     task = make_problem(X, network, summation)
-    channel = task.channel()
-    return vertical.plus_plus_centres(task, channel, n_clusters, rng), channel.traffic
+    channel, settings = task.channel(), replace(rules(), n_components=n_clusters)
+    driver = simulated.kmeans_driver(task, channel, agreed(settings, summation, seed))
+    return driver.run(Progress(phase="start"), until=("cluster",)).clustering.centres, channel.traffic
 
 
 def rules(covariance_type="full"):
@@ -53,8 +66,8 @@ def rules(covariance_type="full"):
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_random_is_an_m_step_from_what_the_shared_seed_gives(X, covariance_type):
     network = make_network(PARTITION, "star")
-    start, traffic = make_start(X, network, Star(), rules(covariance_type), "random", shared_generator(1))
-    responsibilities = shared_generator(1).random((240, 3))
+    start, traffic = make_start(X, network, Star(), rules(covariance_type), "random", 1)
+    responsibilities = shared_generator(1, START, 0).random((240, 3))
     responsibilities /= responsibilities.sum(axis=1, keepdims=True)
     for columns, block in zip(network.block_columns, start.blocks, strict=True):
         means, covariances = block_m_step(X[:, columns], responsibilities, covariance_type, 1e-6)
@@ -69,7 +82,7 @@ def test_random_is_an_m_step_from_what_the_shared_seed_gives(X, covariance_type)
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_random_from_data_takes_rows_and_overall_covariances(X, covariance_type):
     network = make_network(PARTITION, "star")
-    start, traffic = make_start(X, network, Star(), rules(covariance_type), "random_from_data", shared_generator(1))
+    start, traffic = make_start(X, network, Star(), rules(covariance_type), "random_from_data", 1)
     means = network.assemble([block.means for block in start.blocks])
     assert all((mean == X).all(axis=1).any() for mean in means)
     assert len(np.unique(means, axis=0)) == 3
@@ -90,7 +103,7 @@ def test_random_from_data_takes_rows_and_overall_covariances(X, covariance_type)
 def test_vertical_lloyd_on_a_star_is_lloyd(X):
     network = make_network(PARTITION, "star")
     start = X[[0, 100, 200]]
-    found, labelled, _ = kmeans(X, network, Star(), 3, start, shared_generator(0), tol=0.0)
+    found, labelled, _ = kmeans(X, network, Star(), 3, start, 0, tol=0.0)
     expected = KMeans(3, init=start, n_init=1, tol=0.0, algorithm="lloyd").fit(X)
     assert found.converged
     assert relative_error(network.assemble(found.centres), expected.cluster_centers_) < 1e-12
@@ -99,8 +112,8 @@ def test_vertical_lloyd_on_a_star_is_lloyd(X):
 
 def test_kmeans_starts_from_the_labels_of_kmeans(X):
     network = make_network(PARTITION, "star")
-    start, _ = make_start(X, network, Star(), rules(), "kmeans", shared_generator(1))
-    first, _ = plus_plus_centres(X, network, Star(), 3, shared_generator(1))
+    start, _ = make_start(X, network, Star(), rules(), "kmeans", 1)
+    first, _ = plus_plus_centres(X, network, Star(), 3, 1)
     labels = KMeans(3, init=network.assemble(first), n_init=1).fit(X).labels_
     for columns, block in zip(network.block_columns, start.blocks, strict=True):
         means, covariances = block_m_step(X[:, columns], np.eye(3)[labels], "full", 1e-6)
@@ -122,7 +135,7 @@ def test_the_first_root_draws_for_all_from_the_distances_that_it_sees(X):
     for root in range(3):
         picked_by[root] = []
         for seed in range(20):
-            rng = shared_generator(seed)
+            rng = shared_generator(seed, START, 0)
             picked = [int(rng.choice(240, size=1, replace=False)[0])]
             closest = seen_by(root, picked)[:, 0]
             while len(picked) < 3:
@@ -136,7 +149,7 @@ def test_the_first_root_draws_for_all_from_the_distances_that_it_sees(X):
     assert not np.array_equal(picked_by[0], picked_by[1])
     found = []
     for seed in range(20):
-        centres, traffic = plus_plus_centres(X, network, Consensus(1), 3, shared_generator(seed))
+        centres, traffic = plus_plus_centres(X, network, Consensus(1), 3, seed)
         found.append(network.assemble(centres))
     np.testing.assert_array_equal(found, picked_by[0])
     # Sums of 240 and twice 3 * 240 numbers, one round each; three floods of 1 + 3 row numbers over two hops.
@@ -145,8 +158,8 @@ def test_the_first_root_draws_for_all_from_the_distances_that_it_sees(X):
 
 def test_all_roots_start_from_the_weights_that_the_first_sees(X):
     network = make_network(PARTITION, "path")
-    start, traffic = make_start(X, network, Consensus(2), rules(), "kmeans", shared_generator(1))
-    _, labelled, sent = kmeans(X, network, Consensus(2), 3, "k-means++", shared_generator(1))
+    start, traffic = make_start(X, network, Consensus(2), rules(), "kmeans", 1)
+    _, labelled, sent = kmeans(X, network, Consensus(2), 3, "k-means++", 1)
     counts = labelled.counts
     assert np.ptp(counts, axis=0).max() > 0, "the example must have roots that count differently"
     np.testing.assert_allclose(start.weights, [counts[0] / 240])
@@ -157,7 +170,7 @@ def test_sums_that_are_not_exact_do_not_send_kmeans_round_in_circles():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 100))
     network = make_network({n: [n] for n in range(100)}, "path")
-    found, *_ = kmeans(X, network, Consensus(100), 3, "k-means++", shared_generator(0))
+    found, *_ = kmeans(X, network, Consensus(100), 3, "k-means++", 0)
     assert not found.converged
     assert found.n_iter < 200, "left alone, it goes on to the limit of 300"
 
@@ -165,9 +178,9 @@ def test_sums_that_are_not_exact_do_not_send_kmeans_round_in_circles():
 def test_plus_plus_needs_no_sum_for_one_cluster_and_survives_equal_rows():
     network = make_network({0: [0], 1: [1]}, nx.path_graph(2))
     same = np.ones((5, 2))
-    _, traffic = plus_plus_centres(same, network, Consensus(3), 1, shared_generator(0))
+    _, traffic = plus_plus_centres(same, network, Consensus(3), 1, 0)
     assert traffic.messages == 0
-    centres, _ = plus_plus_centres(same, network, Consensus(3), 3, shared_generator(0))
+    centres, _ = plus_plus_centres(same, network, Consensus(3), 3, 0)
     assert (np.array(centres) == 1).all()
 
 
@@ -176,19 +189,19 @@ def test_plus_plus_prefers_rows_far_apart():
     X = rng.normal(scale=0.1, size=(300, 2)) + 10 * np.repeat(np.arange(3), 100)[:, None]
     network = make_network({0: [0], 1: [1]}, "star")
     for seed in range(20):
-        centres, _ = plus_plus_centres(X, network, Star(), 3, shared_generator(seed))
+        centres, _ = plus_plus_centres(X, network, Star(), 3, seed)
         assert sorted(np.round(centres[0][:, 0] / 10)) == [0, 1, 2]
 
 
 def test_a_cluster_without_rows_keeps_its_centre():
     X = np.array([[0.0], [1.0], [2.0]])
     network = make_network({0: [0]}, "star")
-    found, *_ = kmeans(X, network, Star(), 2, np.array([[1.0], [100.0]]), shared_generator(0))
+    found, *_ = kmeans(X, network, Star(), 2, np.array([[1.0], [100.0]]), 0)
     assert found.centres[0].tolist() == [[1.0], [100.0]]
 
 
 def test_traffic_of_kmeans_is_one_sum_per_iteration_and_one_for_the_last_labels(X):
     network = make_network(PARTITION, "star")
-    found, _, sent = kmeans(X, network, Star(), 3, X[[0, 100, 200]], shared_generator(0))
+    found, _, sent = kmeans(X, network, Star(), 3, X[[0, 100, 200]], 0)
     assert sent.messages == 6 * (found.n_iter + 1)
     assert contents(sent) == 6 * (found.n_iter + 1) * (8 * 240 * 3 + 8)

@@ -11,8 +11,9 @@ from vpem import Consensus, Star, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.network.adders import linear_adder
 from vpem.core.network.parties import make_network
-from vpem.simulation.em import certify, e_step
+from vpem.simulation.certificate import certify
 from vpem.simulation.model import Mixture, make_problem
+from vpem.simulation.sweep import e_step
 
 pytestmark = pytest.mark.processors
 
@@ -55,11 +56,11 @@ def test_any_order_in_memory_will_do(X, order, step):
 def test_columns_that_are_far_from_their_start_keep_their_digits(X):
     problem = make_problem(X + 1e6, make_network(COLUMNS, "star"), Star(), Gaussian())
     near = mixture_of(problem, X + 1e6)
-    expected, _ = e_step(problem, problem.channel(), near)
+    expected = e_step(problem, problem.channel(), near)
     pairs = zip(near.blocks, problem.overall.blocks, strict=True)
     blocks = (near.density.start(block.means * 0 - 1e9, whole) for block, whole in pairs)
     far = replace(near, blocks=tuple(blocks))
-    found, _ = e_step(problem, problem.channel(), far)
+    found = e_step(problem, problem.channel(), far)
     for own, held in zip(found.statistics(), problem.network.block_columns, strict=True):
         # All components explain everything equally badly: the statistics are those of all rows.
         np.testing.assert_allclose(own.means[0], (X + 1e6)[:, held].mean(axis=0), rtol=1e-14)

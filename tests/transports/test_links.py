@@ -2,12 +2,13 @@
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vpem.transports import datagrams, links
-from vpem.transports.datagrams import HELLO, PIECE, Header, Hello, Status, decode, encode, mismatch
+from vpem.transports.datagrams import HELLO, PIECE, Header, Hello, Status, decode, encode, mismatch, steps_ahead
 from vpem.transports.links import Down, Greeted, Link, Piece, Up
 
 LEASE = 8.0
@@ -405,6 +406,21 @@ def test_a_mismatch_is_named(changes, words):
     assert mismatch(HELLO_A, Hello(**{**fields, "name": "b"})) is None
     server = Hello(**{**fields, "rows": None, "order": None})
     assert mismatch(server, HELLO_A) is mismatch(HELLO_A, server) is None
+
+
+def test_the_remedy_for_other_rows_is_the_study_s_own_and_not_for_new_rows():
+    theirs = msgspec.structs.replace(HELLO_A, name="b", rows=6)
+    assert 'try match = "outer" in [rows]' in mismatch(HELLO_A, theirs)
+    asked = [msgspec.structs.replace(one, purpose="predict 5 rows") for one in (HELLO_A, theirs)]
+    assert "match =" not in mismatch(*asked)
+
+
+def test_another_step_of_the_same_study_is_no_other_study():
+    fit, match = HELLO_A, msgspec.structs.replace(HELLO_A, purpose="match", rows=None, order=None)
+    assert (steps_ahead(match, fit), steps_ahead(fit, match), steps_ahead(fit, fit)) == (1, -1, 0)
+    for changes in ({"fields": {"x": "2"}}, {"version": 99}, {"purpose": "predict 5 rows"}):
+        other = msgspec.structs.replace(fit, **changes)
+        assert steps_ahead(match, other) == steps_ahead(other, match) == 0
 
 
 @given(st.binary(max_size=300))

@@ -14,9 +14,9 @@ from sessions import DOWN, UP, Network
 from studies import STUDIES, agree, bits, make_study, run, table, two_agents
 from vpem import Differences, Tree
 from vpem.agents import Agent, LocalProtocolError, Session
-from vpem.core.agent import carrying
 from vpem.core.agent.meeting import Record, decode_records, encode_records
 from vpem.core.agent.message import KINDS, Message
+from vpem.core.network import checkpoint_delta
 from vpem.transports import wire
 
 SHORT = {
@@ -133,7 +133,7 @@ def origin(array):
 
 def die_at_every_event(study, moment, tmp_path, monkeypatch, share=0, in_folders=False):
     """One after the other."""
-    monkeypatch.setattr(carrying, "SHARE", share)  # 0: checkpoints have changes, however large
+    monkeypatch.setattr(checkpoint_delta, "SHARE", share)  # 0: checkpoints have changes, however large
     make, columns = maker(study), columns_of(study)
     calm = Network(make, tmp_path).start()
     finish(calm, columns)

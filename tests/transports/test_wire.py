@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from studies import STUDIES, bits, make_study, run, two_agents
 from vpem.core.agent.message import KINDS, Message, RemoteProtocolError, header_of
-from vpem.core.agent.progress import AgentState, Prediction
+from vpem.core.agent.progress import AgentState
 from vpem.core.blocks.arrays import Arrays
 from vpem.core.network.traffic import OVERHEAD_BYTES
+from vpem.core.script.state import Prediction
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
 
@@ -294,7 +295,7 @@ def test_states_that_are_none():
         "truncated or damaged": saved[:-1],
         "got 5 bytes": saved[:5],
         "begin with": b"PK" + saved[2:],
-        "version 3 of an agent's state, got 9": saved[:4] + b"\t" + saved[5:],
+        "version 4 of an agent's state, got 9": saved[:4] + b"\t" + saved[5:],
     }
     for problem, content in bad.items():
         with pytest.raises(wire.WireError, match=problem):
@@ -307,7 +308,7 @@ def test_states_that_are_none():
         msgspec.msgpack.encode({"epoch": "x"}),
         msgspec.msgpack.encode({"pooled": ["O8", [1], b""]}),
     ):
-        body = struct.pack("<4sBQ", b"vpst", wire.VERSION, len(content)) + content
+        body = struct.pack("<4sBQ", b"vpst", wire.STATE_VERSION, len(content)) + content
         if content != b"\x80":  # an empty state is a new one
             with pytest.raises(wire.WireError, match="other contents"):
                 wire.decode_state(with_checksum(body))
@@ -315,7 +316,7 @@ def test_states_that_are_none():
 
 def test_a_saved_array_must_fit_its_shape():
     content = msgspec.msgpack.encode({"pooled": ["f8", [1000, 1000], b"12345678"]})
-    body = struct.pack("<4sBQ", b"vpst", wire.VERSION, len(content)) + content
+    body = struct.pack("<4sBQ", b"vpst", wire.STATE_VERSION, len(content)) + content
     with pytest.raises(wire.WireError, match="other contents"):
         wire.decode_state(with_checksum(body))
 
@@ -332,8 +333,8 @@ def test_header_of_is_what_the_wire_says(waiting):
 
 
 def test_a_state_with_a_block_that_is_no_record_is_refused():
-    content = msgspec.msgpack.encode({"progress": {"run": {"findings": ("f8", (0,), b""), "block": [1, 2]}}})
-    body = wire.STATE_PREFIX.pack(wire.STATE_MAGIC, wire.VERSION, len(content)) + content
+    content = msgspec.msgpack.encode({"progress": {"run": {"findings": ("f8", (0,), b""), "blocks": [[1, 2]]}}})
+    body = wire.STATE_PREFIX.pack(wire.STATE_MAGIC, wire.STATE_VERSION, len(content)) + content
     with pytest.raises(wire.WireError, match="expected arrays by name"):
         wire.decode_state(body + wire.CHECKSUM.pack(zlib.crc32(body)))
 

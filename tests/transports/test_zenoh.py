@@ -7,7 +7,8 @@ import pytest
 
 from network.harness import free_ports
 from vpem.transports.datagrams import PIECE_BYTES, Datagram
-from vpem.transports.zenoh import QUEUE_BYTES, Peer, Tls, Wiring, access_control, open_wire, settings
+from vpem.transports.wiring import Peer, Tls, Wiring, access_control, settings
+from vpem.transports.zenoh import QUEUE_BYTES, open_wire
 from vpem.transports.zenoh_log import _LINE, _problem
 
 TLS = Tls(ca=Path("ca"), certificate=Path("certificate"), key=Path("key"))
@@ -74,14 +75,28 @@ def test_a_neighbour_may_only_speak_for_itself():
         (
             "WARN acc-0 ThreadId(05) zenoh_link_tls::unicast: invalid peer certificate: UnknownIssuer. Hint: "
             "increase the system open file limit.",
-            "invalid peer certificate: UnknownIssuer",
+            "a connection: its certificate is not valid in this study (UnknownIssuer)",
         ),
         ("WARN ThreadId(01) zenoh::net::routing::hat::peer: Gossip is disabled: cannot de-duplicate", None),
         ("DEBUG net-0 ThreadId(03) zenoh::net::runtime::orchestrator: Try to connect: tcp/a:1", None),
         (
             "DEBUG net-0 ThreadId(03) zenoh::net::runtime::orchestrator: Unable to connect to configured peer "
             "tls/a:1! received fatal alert: UnknownCA at /build/zenoh/unicast.rs:226.. Retry in 100ms.",
-            "Unable to connect to configured peer tls/a:1! received fatal alert: UnknownCA.",
+            "a:1: it does not accept this party's certificate (UnknownCA)",
+        ),
+        (
+            "DEBUG net-0 ThreadId(03) zenoh::net::runtime::orchestrator: Unable to connect to configured peer "
+            "tls/a:1! Received a close message (reason MAX_LINKS) in response to an OpenSyn on: "
+            "TransportLinkUnicast { link: Link { src: tls/127.0.0.1:36858, dst: tls/a:1, mtu: 4 } }. Retry in 1s.",
+            "a:1: it still counts an old connection of this party; another one is tried (MAX_LINKS)",
+        ),
+        (
+            "WARN acc-0 ThreadId(05) zenoh_transport::unicast: Received a close message (reason MAX_LINKS) in",
+            None,
+        ),
+        (
+            "WARN acc-0 ThreadId(05) zenoh_link_tls::unicast: something new on: Link { src: tls/127.0.0.1:3 }",
+            "a connection: zenoh says: something new on: ...",
         ),
         ("DEBUG net-0 ThreadId(03) zenoh::net::runtime::orchestrator: Unable to connect: Connection refused", None),
     ],

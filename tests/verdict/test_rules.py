@@ -7,6 +7,8 @@ import pytest
 
 from vpem.verdict import (
     BlockFacts,
+    CodeFacts,
+    DependenceFacts,
     Facts,
     Finding,
     before_the_run,
@@ -31,6 +33,15 @@ def block(**changes):
     return BlockFacts(**{**usual, **changes})
 
 
+def narrow(*, is_one_value, added=1e-6):
+    """Two components that are far narrower than their column, in which a few values are far away."""
+    shape = (3, 2)
+    variances = np.array([[1.0, 0.5], [1.0, 1e-6], [1.0, 1e-6]]) * 1e-3 ** (added == 0)
+    scale = np.array([1.0, 1.018e6])
+    flags = np.full(shape, is_one_value)
+    return block(variances=variances, overall=np.ones(2), scale=scale, is_one_value=flags, added=added)
+
+
 def facts(**changes):
     """A fit with nothing wrong."""
     usual = {
@@ -48,6 +59,21 @@ def facts(**changes):
 
 def found(**changes):
     return {finding.code: finding.severity for finding in judge(facts(**changes))}
+
+
+@pytest.mark.parametrize(("n_left_out", "expected"), [(0, {}), (5, "note"), (121, "amber")])
+def test_rows_that_masked_sums_leave_out(n_left_out, expected):
+    given = {"n_held": 303, "n_left_out": n_left_out, "least_holders": 3}
+    assert found(**given) == ({"rows_left_out": expected} if n_left_out else {})
+    if n_left_out == 121:
+        [finding] = judge(facts(**given))
+        assert "121 of 303 rows (40%)" in finding.sentence
+        assert "the other 182" in finding.sentence
+        assert "Masked(accept=('rows of two parties are plain to both',))" in finding.remedy
+        assert 'accept = "rows of two parties are plain to both"' in in_study(finding).remedy
+        assert "--sum exact" in in_program(finding).remedy
+        [already] = judge(facts(**{**given, "least_holders": 2}))
+        assert "accept" not in already.remedy
 
 
 def test_nothing_is_wrong():
@@ -70,7 +96,8 @@ def test_nothing_is_wrong():
         ({"converged": False, "gain": 0.5}, {"not_converged": "red"}),
         ({"gain": 0.5}, {"gain": "red"}),
         ({"gain": 0.005}, {"gain": "amber"}),
-        ({"gain": 0.5, "tol": 0.4}, {}),
+        ({"gain": 0.04, "tol": 0.5}, {"gain": "amber"}),
+        ({"gain": 0.005, "tol": 0.5}, {}),
         ({"gain": -0.5}, {}),
         ({"gain": math.inf}, {"collapse_ahead": "red"}),
         ({"gain": None, "effective_rows": ()}, {}),
@@ -104,6 +131,15 @@ def test_nothing_is_wrong():
         ({"twins": (("age", "years"),)}, {"twins": "amber"}),
         ({"blocks": [block(variances=np.array([[1.0, 1e-6]] * 3))]}, {"one_value": "red"}),
         ({"blocks": [block(variances=np.array([[1.0, 1e-12]] * 3), added=0.0)]}, {"one_value": "red"}),
+        ({"blocks": [narrow(is_one_value=True)]}, {"one_value": "red"}),
+        ({"blocks": [narrow(is_one_value=False)]}, {"narrow": "red"}),
+        ({"blocks": [narrow(is_one_value=False, added=0.0)]}, {}),
+        ({"codes": [CodeFacts("age", -999.0, 0.03)]}, {"codes": "amber"}),
+        ({"dependence": DependenceFacts(1.96, 0.99, "age", "years")}, {"dependence": "amber"}),
+        ({"dependence": DependenceFacts(0.8, 0.9, "age", "years")}, {"dependence": "note"}),
+        ({"dependence": DependenceFacts(0.3, 0.6, "age", "years")}, {}),
+        ({"unrelated": ("bank", "shop")}, {"unrelated": "note"}),
+        ({"unrelated": ("bank", "shop"), "is_structured": True}, {"unrelated": "amber"}),
         ({"blocks": [block(overall=np.array([4.0, 1e-8]))]}, {"scale": "red"}),
         ({"blocks": [block(overall=np.array([4.0, 8e-6]))]}, {"scale": "amber"}),
         ({"blocks": [block(overall=np.array([4.0, 0.0]))]}, {"constant": "note"}),
@@ -134,6 +170,19 @@ def test_columns_and_rounds_are_named():
     assert before_the_run(0.0, None) == before_the_run(None, None) == []
 
 
+def test_amounts_are_told():
+    (one,) = judge(facts(blocks=[narrow(is_one_value=False)]))
+    assert "column income (1,018, of all rows 1.018e+06)" in one.sentence
+    assert "one value" not in one.sentence
+    (one,) = judge(facts(dependence=DependenceFacts(1.96, -0.99, "age", "years")))
+    assert "age and years by a correlation of -0.990" in one.sentence
+    assert "about 1.96 nats per row" in one.sentence
+    (one,) = judge(facts(codes=[CodeFacts("age", -999.0, 0.03)]))
+    assert "-999 in column age (3.0%) of the rows." in one.sentence
+    (one,) = judge(facts(unrelated=["bank", "shop"], is_structured=True))
+    assert "between the columns of bank, shop and those of the other parties" in one.sentence
+
+
 def test_amber_tells_how_alike_the_starts_are():
     (one,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(1.0, 0.11, 0.13)))
     (other,) = judge(facts(start_bounds=(-4.0, -4.5, -4.6), start_agreement=(1.0, 0.88, 0.90)))
@@ -161,6 +210,12 @@ def test_amber_tells_how_alike_the_starts_are():
         ({"converged": False}, "not_converged", "a larger --max-iter or --tol, or another --init", "max_iter or tol"),
         ({"split": 0.04, "rounds_needed": 30}, "parties_disagree", "or --graph star", 'or links = "star"'),
         ({"fewer_by_bic": 2}, "too_many_components", "--components 2", "components = 2"),
+        (
+            {"dependence": DependenceFacts(1.96, 0.99, "age", "years")},
+            "dependence",
+            "or pool them: --hops 1,",
+            "or pool them: hops = 1,",
+        ),
     ],
 )
 def test_remedies_are_in_the_words_of_whoever_asked(changes, code, program, study):
@@ -185,3 +240,10 @@ def test_a_best_number_at_the_edge(sizes, best, remedy):
     findings = best_at_edge(sizes, best)
     assert [finding.remedy for finding in findings] == ([] if remedy is None else [remedy])
     assert all(isinstance(finding, Finding) and finding.severity == "amber" for finding in findings)
+
+
+def test_codes_name_the_option_that_makes_them_gaps():
+    [found] = judge(facts(codes=[CodeFacts("age", -999.0, 0.02)]))
+    assert "NaN" in found.remedy
+    assert "--gaps NA,-999" in in_program(found).remedy
+    assert "gaps of [form]" in in_study(found).remedy

@@ -1,10 +1,10 @@
-"""The program `vpem`: arguments to calls of the library, nothing else."""
+"""The program `vpem`: it translates arguments into calls of the library."""
 
 from vpem.cli import fitting, selecting, planning, explaining, showing, studies, privacy, flower, manual  # isort: skip (the order)
 from vpem.cli.app import app
 
 COMMANDS = (fitting, selecting, planning, explaining, showing, studies, privacy, flower, manual)
-"""Modules whose commands are registered when they are imported."""
+"""Modules that register their commands on import."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The program, its options, and what happens to errors."""
+"""The Typer application, options shared by commands, and error handling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer(
     help="Parties that hold different columns of the same rows fit one Gaussian mixture together.\n\n"
     "Try `vpem demo`, then `vpem fit --help`.",
 )
-# Without emoji: the fingerprint of a key, or a column's name, may have ":ab:" in it.
+# Emoji are off because the fingerprint of a key, or a column's name, may contain ":ab:".
 out, err = Console(emoji=False), Console(stderr=True, emoji=False)
 state = {"debug": False}
 
@@ -30,13 +30,13 @@ INTERRUPTED = 130
 NOT_TRUSTED = 3
 """Exit code of --strict if a finding is red."""
 EXTRAS = {"matplotlib": "figures", "pooch": "datasets", "cryptography": "zenoh", "zenoh": "zenoh"}
-"""Which extra brings what may be missing."""
+"""Optional module to the extra that installs it."""
 PICTURES = (".png", ".svg", ".pdf")
 COVARIANCES = ("full", "tied", "diag", "spherical")
 
 
 def plainly(command: Callable[..., None]) -> Callable[..., None]:
-    """What went wrong in a sentence, without a traceback unless --debug asks for it; exit code 1."""
+    """Decorate a command to print errors as one sentence and exit with code 1; --debug shows the traceback."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -55,24 +55,24 @@ def plainly(command: Callable[..., None]) -> Callable[..., None]:
             if state["debug"]:
                 raise
             text = plain(str(error) or type(error).__name__)
-            err.print(f"[bold red]error:[/bold red] {text}", highlight=False, soft_wrap=True)  # to copy remedies from
+            err.print(f"[bold red]error:[/bold red] {text}", highlight=False, soft_wrap=True)  # unwrapped, to copy
             raise typer.Exit(1) from None
 
     return run
 
 
 def plain(text: str) -> str:
-    """Text in which brackets are no markup."""
+    """Escape brackets, so that rich does not parse them as markup."""
     return text.replace("[", r"\[")
 
 
 def say(text: str) -> None:
-    """Print a line as it is."""
+    """Print a line without markup, highlighting or wrapping."""
     out.print(plain(text), highlight=False, soft_wrap=True)
 
 
 def check_can_draw(picture: Path | None) -> None:
-    """Before any work: a picture that is wanted can be drawn; raises ModuleNotFoundError if not."""
+    """Raise ModuleNotFoundError if a picture is requested and matplotlib is missing; called before any work."""
     if picture is not None:
         import matplotlib  # noqa: F401 (what is drawn with it is drawn later)
 
@@ -89,19 +89,19 @@ def common(
         raise typer.Exit()
 
 
-# Arguments that several commands have; `--help` shows them in these groups.
+# Arguments shared by several commands; `--help` shows them in these groups.
 
 TABLES_PANEL, MODEL_PANEL, UNITS_PANEL, NETWORK_PANEL, RESULTS_PANEL = (
     "Tables",
     "Model",
-    "Units",  # alone: its long negative form would narrow all the help of its group
+    "Units",  # separate, as its long negative form would narrow the help texts of its group
     "Network",
     "Results",
 )
 
 
 def completing(*words: str) -> Callable[[str], list[str]]:
-    """Return what the shell's Tab key needs to complete one of some words."""
+    """Return the shell completion function for a fixed set of words."""
 
     def complete(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
@@ -110,27 +110,27 @@ def completing(*words: str) -> Callable[[str], list[str]]:
 
 
 def of_tables(*names: str, **about: Any) -> Any:
-    """An option that says how tables are read."""
+    """Create an option about how tables are read."""
     return typer.Option(*names, rich_help_panel=TABLES_PANEL, **about)
 
 
 def of_model(*names: str, **about: Any) -> Any:
-    """An option that says what is fitted, and how."""
+    """Create an option about the model and its fit."""
     return typer.Option(*names, rich_help_panel=MODEL_PANEL, **about)
 
 
 def of_network(*names: str, **about: Any) -> Any:
-    """An option that says how the parties are linked and add."""
+    """Create an option about the links and the summation."""
     return typer.Option(*names, rich_help_panel=NETWORK_PANEL, **about)
 
 
 def of_results(*names: str, **about: Any) -> Any:
-    """An option that says where results go."""
+    """Create an option about the results."""
     return typer.Option(*names, rich_help_panel=RESULTS_PANEL, **about)
 
 
 def check_seed(seed: int) -> int:
-    """Return a seed in its range, which `--help` need not show."""
+    """Validate the range of a seed in a callback, so that `--help` does not show the range."""
     if not 0 <= seed < 2**32:
         raise typer.BadParameter(f"expected a whole number from 0 to {2**32 - 1}, got {seed}")
     return seed
@@ -140,12 +140,16 @@ Tables = Annotated[
     list[Path],
     typer.Argument(
         metavar="TABLE...",
-        help="CSV (any separator; .gz and .zst too) or Parquet; several, one per party, with --id.",
+        help="CSV (also .gz, .zst), Excel (or book.xlsx#sheet) or Parquet; several, one per party, with --id.",
     ),
 ]
 Id = Annotated[
     str | None,
-    of_tables("--id", metavar="NAMES", help="Column that names the rows and joins the tables; or year,month,day."),
+    of_tables(
+        "--id",
+        metavar="NAMES",
+        help="Column that names the rows and joins the tables; or year,month,day; or #: the rows' numbers.",
+    ),
 ]
 Parties = Annotated[
     Path | None, of_tables(metavar="FILE", help="TOML file: a table [parties], each with a list of its columns.")
@@ -159,8 +163,16 @@ Family = Annotated[
         "--family",
         metavar="FAMILY",
         help="Families of columns, as rain=zeros, hour=angles:24 or visits=counts, or auto, which takes words as "
-        "categories and finds out the rest. Without this option all columns are Gaussian. May be repeated.",
+        "categories and finds out the rest. Without it all columns are Gaussian. May be repeated.",
         autocompletion=completing("auto"),
+    ),
+]
+Dates = Annotated[
+    list[str],
+    of_tables(
+        "--dates",
+        metavar="DATES",
+        help="Dates as numbers: visited=days, =weekday or =hour; may be repeated.",
     ),
 ]
 Label = Annotated[
@@ -180,6 +192,15 @@ Decimal = Annotated[
 ]
 Encoding = Annotated[
     str | None, of_tables(metavar="NAME", help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")
+]
+Gaps = Annotated[
+    list[str],
+    of_tables(
+        "--gaps",
+        metavar="WORDS",
+        help="Words that are gaps in CSV files, as NA,?,-999, or of one column, as country=NA; may be repeated.",
+        show_default="NA, NaN, null ...; among numbers also ? - . none",
+    ),
 ]
 Graph = Annotated[
     str,
@@ -216,6 +237,7 @@ Rounds = Annotated[
         metavar="N",
         help="Rounds of consensus in each sum; auto: each sum continues the last one with rounded changes. By "
         "default, as many as the graph needs.",
+        autocompletion=completing("auto"),
     ),
 ]
 Covariance = Annotated[

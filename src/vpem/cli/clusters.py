@@ -1,4 +1,4 @@
-"""What the clusters are, in the terminal."""
+"""Print descriptions of the clusters in the terminal."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Labels = Mapping[int, Sequence[str]]
 """Column to the names of its categories."""
 
 MOST_CLASSES = 20
-"""Classes in a table; the largest ones."""
+"""Maximum number of classes in a table; the largest ones are shown."""
 DEFAULT_TOP = 12
-"""Columns that `vpem show` shows unless told otherwise."""
+"""Default number of columns that `vpem show` prints."""
 TOP_COLUMNS = 5
-"""Of each component, where there is no room for a table, unless told otherwise."""
+"""Default number of columns for each component if the terminal is too narrow for a table."""
 
 
 def describe_clusters(model: VerticalMixture, top: int) -> None:
-    """Profiles of the components, by the most informative columns.
+    """Print profiles of the components for the most informative columns.
 
-    A table with a column for each component, if the terminal has room for it, and else a list for each component.
+    The profiles are a table with a column for each component, or in a narrow terminal a list for each component.
     """
     from vpem.meaning import entropy
 
@@ -66,7 +66,7 @@ def describe_clusters(model: VerticalMixture, top: int) -> None:
 
 
 def _list_components(found: Profile, names: list[str], top: int, labels: Labels) -> None:
-    """For each component the columns in which it is farthest from everyone."""
+    """Print for each component the columns in which it is farthest from everyone."""
     number = top if top > DEFAULT_TOP else min(top, TOP_COLUMNS)
     for k, share in enumerate(found.shares):
         far = np.argsort(-np.abs(found.distances[k]), kind="stable")[:number]
@@ -82,7 +82,7 @@ def _cell(found: Profile, k: int, column: Any, labels: Labels) -> str:
 
 
 def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None) -> None:
-    """Known classes, if there are any, against the components of the fit, for rows that have both."""
+    """Print known classes, if any, against the components of the fit, for rows with a class and a value."""
     from vpem.metrics import compare_labels
 
     if classes is None:
@@ -115,14 +115,14 @@ def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None)
 
 
 def classes_of(rows: Rows, classes: Classes) -> list[str | None]:
-    """Return the class of each row, None where it is not known."""
+    """Return the class of each row, or None if it is unknown."""
     if not isinstance(classes, dict):
         return classes
     return [classes.get(one) for one in zip(*(rows.keys or {}).values(), strict=True)]
 
 
 def _responsibilities(model: VerticalMixture, values: Any) -> Any:
-    """Of an array whose columns are the model's, though it has no names."""
+    """Return the responsibilities for an array with the model's columns, without the check of column names."""
     names = model.__dict__.pop("feature_names_in_", None)
     try:
         return model.predict_proba(values)
@@ -132,7 +132,7 @@ def _responsibilities(model: VerticalMixture, values: Any) -> Any:
 
 
 def describe_certainty(model: VerticalMixture, found: Certainty) -> None:
-    """How sure the model is of the labels, and which components are confused the most; never without the verdict."""
+    """Print the certainty of the labels and the components confused most, always together with the verdict."""
     from vpem.meaning import verdict_of
 
     line = (
@@ -147,7 +147,7 @@ def describe_certainty(model: VerticalMixture, found: Certainty) -> None:
 
 
 def describe_unusual(found: dict[str, Any], names: list[str], ids: dict[str, list[str]] | None) -> None:
-    """Rows that fit badly: their ids, or else their numbers, counted from 1."""
+    """Print the rows that fit worst, by id, or without ids by number, counted from 1."""
     table = Table("row", "as bad or worse", "log-density", "component", "column", "its distance", box=None)
     for place, row in enumerate(found["row"]):
         name = f"{row + 1:,}" if ids is None else " ".join(texts[row] for texts in ids.values())

@@ -1,4 +1,4 @@
-"""Commands that tell what a model knows about rows, and how models differ."""
+"""Commands that impute missing values and compare models."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import vpem
 from vpem.cli.app import (
     Decimal,
     Encoding,
+    Gaps,
     Header,
     Id,
     Separator,
@@ -26,10 +27,11 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.gathering import columns_of
+from vpem.cli.gathering import columns_of, make_form
 from vpem.cli.summary import count
-from vpem.files import check_outputs
+from vpem.files import check_outputs, why_no_file
 from vpem.reading import TABLES, Form, TableError, free_name, write
+from vpem.reading.workbooks import divide_path
 from vpem.words import as_bytes
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def impute(
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    gaps: Gaps = [],  # noqa: B006
     deviations: Annotated[
         bool, typer.Option("--deviations", help="Add columns of how far off values may be.")
     ] = False,
@@ -66,7 +69,7 @@ def impute(
     Example: `vpem impute model.vpem people.csv --id person --deviations -o imputed.csv`
     """
     check_outputs([output], [model, *tables], endings=TABLES)
-    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    form = make_form(header, separator, decimal, encoding, gaps)
     fitted = vpem.load(model)
     names = fitted._column_names()
     values, ids, absent = columns_of(fitted, tables, id_column, form)
@@ -79,8 +82,8 @@ def impute(
         taken = list(columns)
         columns |= {free_name(f"{name}_deviation", taken): spread[:, place] for place, name in enumerate(names)}
     write(output, columns)
-    gaps = int(np.isnan(values).sum())
-    say(f"{count(gaps, 'gap')} of {values.size:,} values filled in, {count(len(values), 'row')}: {output}")
+    n_gaps = int(np.isnan(values).sum())
+    say(f"{count(n_gaps, 'gap')} of {values.size:,} values filled in, {count(len(values), 'row')}: {output}")
 
 
 @app.command()
@@ -92,6 +95,7 @@ def compare(
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    gaps: Gaps = [],  # noqa: B006
     report: Annotated[Path | None, typer.Option(help="File for the comparison, a page of HTML.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page; the models' names if not given.")] = None,
 ) -> None:
@@ -105,7 +109,7 @@ def compare(
     from vpem.meaning import compare_models
     from vpem.verdict import in_program
 
-    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    form = make_form(header, separator, decimal, encoding, gaps)
     check_outputs([report], paths)
     files, tables = _divide(paths)
     stems = [path.stem for path in files]
@@ -127,21 +131,29 @@ def compare(
 
 
 def _divide(paths: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Models and tables: a model is a zip archive, which no table is."""
+    """Split paths into models and tables."""
     for path in paths:
-        if not path.is_file():
-            raise TableError(f"{path}: expected a model or a table, found no such file")
-    is_model = [path.suffix == ".vpem" or zipfile.is_zipfile(path) for path in paths]
+        if not divide_path(path)[0].is_file():
+            raise TableError(f"{path}: expected a model or a table, {why_no_file(path)}")
+    is_model = [path.suffix == ".vpem" or _holds_model(path) for path in paths]
     models = [path for path, model in zip(paths, is_model, strict=True) if model]
     if len(set(models)) < 2:
         raise TableError(f"expected two different models or more, got {', '.join(map(str, models)) or 'none'}")
     return list(dict.fromkeys(models)), [path for path, model in zip(paths, is_model, strict=True) if not model]
 
 
+def _holds_model(path: Path) -> bool:
+    """True if a file is an archive that holds a model; workbooks are archives too."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "model.json" in archive.namelist()
+
+
 def _same_rows(
     models: dict[str, VerticalMixture], tables: list[Path], id_column: str | None, form: Form
 ) -> list[Any]:
-    """For each model its columns of the rows that all have; in the same order."""
+    """Return each model's columns for the rows shared by all models, in the same order."""
     from vpem.reading import look_at_all
 
     sources, parts = look_at_all(tables, form), []
@@ -168,7 +180,7 @@ def _print_facts(found: Comparison) -> None:
     on_rows = found.agreement is not None and not found.refusal
     heads = ["model", "verdict", "K", *([] if found.same_columns else ["columns"]), "iterations", "log-lik."]
     table = Table(*heads, *(["BIC", "AIC"] if on_rows else []), "sent", box=None)
-    # Models that differ by rounding are equally good.
+    # Compare rounded values, so that models that differ by rounding errors are all marked as best.
     best = {name: f"{min(one[name] for one in found.facts):,.1f}" for name in ("bic", "aic")} if on_rows else {}
     for name, one in zip(found.names, found.facts, strict=True):
         iterations = f"{one['iterations']}" + ("" if one["converged"] else " (not converged)")

@@ -1,9 +1,11 @@
-"""Commands that work on tables."""
+"""Commands that fit a model to tables and score new rows."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +20,11 @@ from vpem.cli.app import (
     Accelerate,
     BatchSize,
     Covariance,
+    Dates,
     Decimal,
     Encoding,
     Family,
+    Gaps,
     Graph,
     Header,
     Hops,
@@ -51,18 +55,28 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
-from vpem.cli.gathering import check_choices, columns_of, gather, number_of_rounds, said_families
+from vpem.cli.gathering import (
+    check_choices,
+    columns_of,
+    gather,
+    make_form,
+    number_of_rounds,
+    said_dates,
+    said_families,
+)
 from vpem.cli.joining import Insecure, OwnFamily, OwnFile, Server, Without, predict_together
 from vpem.cli.labels import read_classes
 from vpem.cli.progress import FitBar
 from vpem.cli.summary import describe
 from vpem.core.settings import STARTS
 from vpem.files import check_outputs
-from vpem.reading import TABLES, Form, TableError, free_name, write
+from vpem.reading import TABLES, TableError, free_name, write
+from vpem.reading.date_parts import part_families
 from vpem.study import check_graph, read_families, read_graph
 
 STARTS_THAT_SERVE = 5
-"""Starts of which the best finds five clear clusters 20 of 20 times; see `docs/reference/program.md`."""
+"""Default number of starts: the best of five finds five clear clusters 20 of 20 times; see
+`docs/reference/program.md`."""
 
 if TYPE_CHECKING:
     from vpem import VerticalMixture
@@ -72,21 +86,24 @@ if TYPE_CHECKING:
 
 
 def fit_model(model: VerticalMixture, rows: Rows, *, quiet: bool = False) -> bool:
-    """Fit with a bar; whether Ctrl-C ended it early."""
+    """Fit with a progress bar; return True if Ctrl-C ended the fit early."""
+    from vpem.estimators.row_counts import count_rows
+
     present = ~np.isnan(rows.values).all(axis=1)
     table = table_of(model, rows, present)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", vpem.FitWarning)  # the verdict tells more
+        warnings.simplefilter("ignore", vpem.FitWarning)  # the verdict gives more detail
         with FitBar(err, model.max_iter, model.n_init, quiet=quiet) as bar:
             model.set_params(callback=bar).fit(table)
             model.set_params(callback=None)
     model.feature_names_in_ = np.array(rows.names, dtype=object)
-    model._judge(model._facts, model._sample)  # with the columns' names
+    model.rows_ = count_rows(rows.values, model._network, model._summation, rows.names, rows)
+    model._judge(replace(model._facts, rows=model.rows_), model._sample)  # again, as findings name columns
     return bar.interrupted
 
 
 def table_of(model: VerticalMixture, rows: Rows, present: Any = slice(None)) -> Any:
-    """Some rows as a model takes them: numbers or, if it has families, with what codes of words stand for."""
+    """Return rows as the model's input: an array or, if it has families, a table with the words of the codes."""
     if not model._has_families:
         return rows.values[present]
     from vpem.tables import CodedTable
@@ -103,10 +120,12 @@ def fit(
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
     family: Family = [],  # noqa: B006
+    dates: Dates = [],  # noqa: B006
     header: Header = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    gaps: Gaps = [],  # noqa: B006
     graph: Graph = "star",
     hops: Hops = 0,
     way: Way = None,
@@ -140,10 +159,11 @@ def fit(
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
-    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    days = said_dates(dates)
+    form = make_form(header, separator, decimal, encoding, gaps, days)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
     check_outputs([output, report], [*tables, *([parties] if parties else [])])
-    families = all_families(family, parties)
+    families = all_families(family, parties, days)
     model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(
         n_components=_number(components, tables), tol=tol, max_iter=max_iter, reg_covar=reg_covar, init_params=init
@@ -159,7 +179,9 @@ def fit(
     _say_beforehand(model, rows)
     interrupted = fit_model(model, rows)
     if rows.parties is not None:
-        model.on_ = tuple(rows.keys or ())  # so that the model takes such tables in Python
+        model.on_ = tuple(rows.keys or ())  # lets the model accept such tables in Python
+    model.read_as_ = rows.read_as
+    model.gaps_ = form.gaps or {}
     vpem.save(model, output)
     describe(model)
     describe_labels(model, rows, classes)
@@ -169,7 +191,7 @@ def fit(
 
 
 def _end(model: VerticalMixture, *, interrupted: bool, strict: bool) -> None:
-    """Leave with a code that says what came of it."""
+    """Exit with the code for an interrupt or, with `strict`, a red verdict."""
     from vpem.verdict import colour
 
     if interrupted:
@@ -181,7 +203,7 @@ def _end(model: VerticalMixture, *, interrupted: bool, strict: bool) -> None:
 def unfitted(
     covariance: str, shrinkage: str, standardize: bool | None, starts: int, seed: int, families: str | dict[str, str]
 ) -> VerticalMixture:
-    """A model with what the program's options have in common."""
+    """Create a model with the options that `fit` and `select` share."""
     arguments: dict[str, Any] = {
         "covariance_type": covariance,
         "shrinkage": _shrinkage(shrinkage),
@@ -194,16 +216,19 @@ def unfitted(
     return vpem.VerticalMixture(families=families, **arguments)
 
 
-def all_families(given: list[str], parties: Path | None) -> str | dict[str, str]:
-    """What --family and the parties file say: columns and their families, or "auto"; nothing: all are Gaussian."""
+def all_families(given: list[str], parties: Path | None, dates: Mapping[str, str]) -> str | dict[str, str]:
+    """Return the families from --family and the parties file: column to family, "auto", or {} if all are Gaussian.
+
+    If there are families, columns of dates get the families of their numbers.
+    """
     known = {} if parties is None else read_families(parties)
     if not given and not known:
         return {}
-    return {**known, **said_families(given)} or "auto"
+    return {**part_families(dates), **known, **said_families(given)} or "auto"
 
 
 def codes_of(families: str | dict[str, str]) -> Codes:
-    """Which words are coded."""
+    """Return the columns whose words are encoded."""
     from vpem.estimators.families import said_categories
     from vpem.reading.coding import Said
 
@@ -211,7 +236,7 @@ def codes_of(families: str | dict[str, str]) -> Codes:
 
 
 def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:
-    """What is known of the sums before anything is fitted."""
+    """Print the findings about the summation that are known before the fit."""
     from vpem.verdict import in_program
 
     for finding in map(in_program, model.about_the_sum(rows.values.shape[1])):
@@ -239,6 +264,7 @@ def predict(
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    gaps: Gaps = [],  # noqa: B006
     unusual: Annotated[int, of_results(metavar="N", min=0, help="Also name so many rows that fit worst.")] = 0,
     output: Annotated[Path, of_results("--out", "-o", metavar="FILE", help="CSV or Parquet.")] = Path("scores.csv"),
     party: OwnFile = None,
@@ -266,7 +292,7 @@ def predict(
     if not tables:
         raise TableError("expected at least one table of new rows, got none")
     check_outputs([output], [model, *tables], endings=TABLES)
-    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    form = make_form(header, separator, decimal, encoding, gaps)
     fitted = vpem.load(model)
     names = fitted._column_names()
     values, ids, absent = columns_of(fitted, tables, id_column, form)
@@ -285,7 +311,7 @@ def predict(
 
 
 def _number(components: str, tables: list[Path]) -> int:
-    """One number of components."""
+    """Parse a single number of components."""
     if components.strip().isdecimal() and int(components) > 0:
         return int(components)
     several = f"; to compare several, vpem select {tables[0]} -k {components}" if set(components) & set(",.") else ""
@@ -299,7 +325,7 @@ def _title(tables: list[Path], components: str) -> str:
 
 
 def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
-    """What the options say of the network."""
+    """Create the summation from the options."""
     from vpem.core.network.default import WAYS, named_summation
 
     check_graph(graph)

@@ -15,9 +15,9 @@ flower = typer.Typer(
 app.add_typer(flower, name="flower")
 
 ROUND = 9.0
-"""Seconds of a question on a federation, measured."""
+"""Measured duration of a question on a federation, in seconds."""
 ROWS = 1000
-"""How many questions a fit takes does not depend on the rows, but for a few at the start."""
+"""Assumed number of rows; apart from a few at the start, the number of questions does not depend on it."""
 
 
 @flower.command()

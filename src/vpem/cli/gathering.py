@@ -1,17 +1,20 @@
-"""Tables that the commands read: which columns, whose they are, and what was found out about the files."""
+"""Read the tables of a command: columns, their parties, and notes on the files."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from vpem.cli.app import err, plain
+from vpem.reading.date_parts import check_dates, dates_of, is_part
 from vpem.reading.dialect import Form
-from vpem.reading.problems import MOST_SHOWN, TableError, check_known, meant, unknown
+from vpem.reading.gap_words import parse_gaps, unknown_columns
+from vpem.reading.problems import MOST_SHOWN, ROW_NUMBER, TableError, check_known, meant, unknown
 from vpem.study import read_parties
 
 if TYPE_CHECKING:
@@ -30,9 +33,9 @@ def gather(
     *,
     codes: Codes = False,
 ) -> tuple[Rows, Any]:
-    """Rows of one table or of several, and which columns are whose; `check` sees the parties before rows are read.
+    """Read the rows of one or several tables; return them with the column numbers of each party.
 
-    With `codes`, words are coded, as categories.
+    `check` is called with the parties before rows are read. With `codes`, words are encoded as categories.
     """
     from vpem.reading import join, look_at_all, read
 
@@ -40,10 +43,11 @@ def gather(
         raise TableError("expected no --parties with several tables: each file is a party of its own")
     partition: Any = None if parties is None else read_parties(parties)
     sources = look_at_all(tables, form)
-    ids, ignored = find_names(sources, id_column, ignore)
+    ids, ignored = find_names(sources, id_column, ignore, form)
+    _check_dates(sources, ids, ignored)
     if partition is not None or len(tables) > 1:
         check([source.party for source in sources] if partition is None else list(partition))
-    elif sources[0].index is None:  # or else the columns, which are the parties, are known only then
+    elif sources[0].index is None:  # with an index, the columns, which are the parties, are known only after reading
         check([name for name in sources[0].names if name not in ids and name not in ignored])
     if len(tables) > 1:
         rows = join(sources, ids, lambda party, name: not ignored & {name, f"{party}.{name}"}, codes=codes)
@@ -56,13 +60,15 @@ def gather(
     else:
         rows = read(sources[0], id_column=ids, keep=lambda name: name not in ignored, codes=codes)
         partition = {name: [name] for name in rows.names}
-    _tell(rows)
+        if len(partition) > 1:
+            rows.notes.append(f"each of the {len(partition)} columns is a party of its own (else: --parties FILE)")
+    tell_notes(rows.notes)
     numbers = {name: number for number, name in enumerate(rows.names)}
     return rows, {party: [numbers[name] for name in own] for party, own in partition.items() if own}
 
 
 def said_families(given: list[str]) -> dict[str, str]:
-    """What --family says of columns; nothing of them, if it says auto alone."""
+    """Parse --family into column to family; {} for auto alone."""
     words = [text for text in given if "=" not in text]
     if set(words) - {"auto"}:
         raise TableError(
@@ -71,8 +77,16 @@ def said_families(given: list[str]) -> dict[str, str]:
     return {name: text for name, _, text in (one.rpartition("=") for one in given if "=" in one)}
 
 
+def said_dates(given: list[str]) -> dict[str, str]:
+    """Parse --dates into column to part of the date."""
+    wrong = [text for text in given if "=" not in text]
+    if wrong:
+        raise TableError(f"expected --dates as column=days, column=weekday or column=hour, got {wrong[0]!r}")
+    return check_dates({name: text for name, _, text in (one.rpartition("=") for one in given)})
+
+
 def number_of_rounds(text: str | None) -> int | Literal["auto"] | None:
-    """What --rounds says."""
+    """Parse --rounds."""
     if text is None:
         return None
     if text == "auto":
@@ -89,9 +103,9 @@ def columns_of(
     form: Form | None = None,
     told: set[str] | None = None,
 ) -> tuple[Any, dict[str, list[str]] | None, list[str]]:
-    """The model's columns in its order, as far as the tables have them; the ids; parties that are not there.
+    """Read the model's columns from tables; return the values, the ids, and the parties absent from the tables.
 
-    Notes in `told` are not told again.
+    Columns are in the model's order; those of absent parties are NaN. Notes in `told` are not printed again.
     """
     from vpem.estimators.coding import word_names
     from vpem.reading import join, look_at_all, read
@@ -101,8 +115,10 @@ def columns_of(
     if hasattr(fitted, "feature_names_in_"):
         fitted._told_names = wanted
         del fitted.feature_names_in_
-    sources = look_at_all(tables, form)
-    ids, _ = find_names(sources, id_column)
+    read_as = getattr(fitted, "read_as_", {})
+    gaps = getattr(fitted, "gaps_", None) if form is None or form.gaps is None else form.gaps
+    sources = look_at_all(tables, replace(form or Form(), dates=dates_of(read_as), gaps=gaps or None))
+    ids, _ = find_names(sources, id_column, form=form)
     if len(tables) > 1:
         rows = join(sources, ids, lambda party, name: name in wanted or f"{party}.{name}" in wanted, codes=codes)
     else:
@@ -111,7 +127,7 @@ def columns_of(
         if wanted and not known:
             check_known(wanted[0], own, f"{tables[0]}: the model's column")
         rows = read(sources[0], id_column=ids, columns=known if wanted else None, codes=codes)
-    _tell(rows, told)
+    tell_notes(rows.notes, told)
     if not wanted:
         return rows.values, rows.keys, []
     place: dict[str, int] = {}
@@ -129,6 +145,7 @@ def columns_of(
             if text is None:
                 name = rows.names[place[wanted[column]]]
                 values[:, column] = _as_fitted(fitted, column, rows.values[:, place[wanted[column]]], rows, name)
+                _compare_units(wanted[column], read_as.get(wanted[column], ""), rows.read_as.get(name, ""))
             else:
                 missing.append(text)
     if missing:
@@ -136,8 +153,23 @@ def columns_of(
     return values, rows.keys, absent
 
 
+def _compare_units(name: str, fitted: str, found: str) -> None:
+    """Raise TableError for a currency other than the fit's; print a note if only one of the two has percentages."""
+    if fitted == found or is_part(fitted):
+        return
+    if "%" not in (fitted, found) and fitted and found:
+        raise TableError(f"expected amounts in {fitted} in column {name!r}, as in the fit, got amounts in {found}")
+    if "%" in (fitted, found):
+        has, had = (
+            f"has {'percentages' if one == '%' else f'amounts in {one}' if one else 'plain numbers'}"
+            for one in (found, fitted)
+        )
+        note = f"column {name!r} {has}, and the table of the fit {had}; 18% is read as 0.18: are the units the same?"
+        err.print(f"[yellow]note:[/yellow] {plain(note)}", highlight=False)
+
+
 def _as_fitted(fitted: VerticalMixture, column: int, values: Any, rows: Rows, name: str) -> Any:
-    """Values of one column, with words coded as in the fit; words that it has not seen count as missing."""
+    """Return one column with words encoded as in the fit; words unknown to the fit become missing."""
     from vpem.estimators.coding import Coding
 
     if name not in rows.words:
@@ -162,7 +194,7 @@ def _as_fitted(fitted: VerticalMixture, column: int, values: Any, rows: Rows, na
 
 
 def check_choices(**options: tuple[str, Sequence[str]]) -> None:
-    """Raise for options that are none of the words they may be; before any table is read."""
+    """Raise TableError for options with unknown values; called before any table is read."""
     wrong = []
     for option, (given, known) in options.items():
         if given not in known:
@@ -173,23 +205,25 @@ def check_choices(**options: tuple[str, Sequence[str]]) -> None:
 
 
 def split_names(given: str, known: Sequence[str]) -> list[str]:
-    """Names that commas separate, as in a line of CSV; a known name with a comma in it is one."""
+    """Split names at commas, as in a line of CSV; a known name that contains a comma is not split."""
     if given in known:
         return [given]
     return [name.strip() for name in next(csv.reader([given], skipinitialspace=True), []) if name.strip()]
 
 
 def find_names(
-    sources: Sequence[Source], id_column: str | None, ignore: Sequence[str] = ()
+    sources: Sequence[Source], id_column: str | None, ignore: Sequence[str] = (), form: Form | None = None
 ) -> tuple[list[str], set[str]]:
-    """Columns that make the id, and those to leave out; all that is wrong with either is in one message."""
+    """Return the id columns and the columns to leave out; raise all errors in either as one TableError."""
     every = list(dict.fromkeys(name for source in sources for name in source.names))
     if id_column is None and len(sources) > 1:
         shared = [name for name in every if all(name in source.names for source in sources)]
-        hint = f" All have {', '.join(shared[:10])}{' ...' if len(shared) > 10 else ''}" if shared else ""
-        raise TableError(f"expected --id with several tables, got none; which column names the rows?{hint}")
+        hint = f" All have {', '.join(shared[:10])}{' ...' if len(shared) > 10 else ''}." if shared else ""
+        aligned = f"If all have the same rows in the same order, --id {ROW_NUMBER}"
+        raise TableError(f"expected --id with several tables, got none; which column names the rows?{hint} {aligned}")
     ids = [] if id_column is None else split_names(id_column, every)
-    wrong = [unknown(name, source.names, f"{source.path}: --id: column") for name in ids for source in sources]
+    named = [] if ids == [ROW_NUMBER] else ids
+    wrong = [unknown(name, source.names, f"{source.path}: --id: column") for name in named for source in sources]
     of_parties = [f"{source.party}.{name}" for source in sources for name in source.names] if len(sources) > 1 else []
     known = [name for name in every if name not in ids] + of_parties
     ignored = [name for given in ignore for name in split_names(given, [*every, *of_parties])]
@@ -199,14 +233,43 @@ def find_names(
         else:
             wrong.append(unknown(name, known, "--ignore: column"))
     texts = [text for text in wrong if text is not None]
+    texts += unknown_columns(None if form is None else form.gaps, [*every, *of_parties], "--gaps")
     if texts:
         raise TableError("\n".join(texts[:MOST_SHOWN]))
     return ids, set(ignored)
 
 
-def _tell(rows: Rows, told: set[str] | None = None) -> None:
+def _check_dates(sources: Sequence[Source], ids: Sequence[str], ignored: set[str]) -> None:
+    """Raise TableError for dates of columns that are unknown or not used."""
+    known = [name for source in sources for own in source.names for name in (own, f"{source.party}.{own}")]
+    wrong: list[str | None] = []
+    for name in sources[0].form.dates:
+        if name in ids or name in ignored:
+            wrong.append(f"expected --dates of a column that is used, got {name!r}, which is an id or left out")
+        else:
+            wrong.append(unknown(name, list(dict.fromkeys(known)), "--dates: column"))
+    texts = [text for text in wrong if text is not None]
+    if texts:
+        raise TableError("\n".join(texts))
+
+
+def make_form(
+    header: bool | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    gaps: Sequence[str],
+    dates: Mapping[str, str] | None = None,
+) -> Form:
+    """Create the form of text files and dates from the options."""
+    words = parse_gaps(gaps)
+    return Form(header=header, separator=separator, decimal=decimal, encoding=encoding, gaps=words, dates=dates or {})
+
+
+def tell_notes(notes: Iterable[str], told: set[str] | None = None) -> None:
+    """Print notes that are not in `told`, and add them to it."""
     told = set() if told is None else told
-    for note in rows.notes:
+    for note in notes:
         if note not in told:
             err.print(f"[yellow]note:[/yellow] {plain(note)}", highlight=False)
             told.add(note)

@@ -1,4 +1,4 @@
-"""Commands of one party of a study: join it, score new rows with it, put parts together."""
+"""Commands of one party of a study: join it, score new rows, assemble parts into a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vpem.studies.joining import StudyEnded
 
 STAYED_AWAY, REFUSED = 4, 5
-"""Exit codes."""
+"""Exit codes if a party stayed away, and if this one was refused."""
 
 SharedFile = Annotated[Path, typer.Argument(help="The file that all parties share.")]
 OwnFile = Annotated[Path | None, typer.Option("--party", help="The party's own file.")]
@@ -72,32 +72,37 @@ def join(
     if fit is None:
         return
     from vpem.cli.summary import show_findings
+    from vpem.studies.matched_rows import describe_own
     from vpem.verdict import in_python
 
     end = "converged" if fit.converged else "ended"
+    say(f"rows: {fit.rows.describe()}; {describe_own(fit.rows, fit.party)}".rstrip("; "))
+    say(f"gaps: {fit.rows.describe_gaps()}")
     say(f"{end} after {fit.n_iter} iterations; verdict: {fit.colour}")
-    show_findings(fit.verdict, in_python)  # in the words of a study already
+    show_findings(fit.verdict, in_python)  # the findings already have the wording of a study
     say(f"results: {fit.folder}")
     if strict and fit.colour == "red":
         raise typer.Exit(NOT_TRUSTED)
 
 
 def check_seat(party: Path | None, *, server: bool) -> None:
-    """Raise if it is not clear who joins."""
+    """Raise ValueError if neither a party nor the server is named."""
     if party is None and not server:
         raise ValueError("expected --party with the party's own file, or --server, got neither")
 
 
 def leave(ended: StudyEnded) -> None:
-    """Say why a run has ended, and leave with its code."""
+    """Print why a run has ended, and exit with its code."""
     code = {"gave up": STAYED_AWAY, "refused": REFUSED, "interrupted": INTERRUPTED}.get(ended.outcome.kind, 1)
-    err.print(f"[bold red]{ended.outcome.kind}[/bold red]", plain(str(ended)), highlight=False, soft_wrap=True)
+    kind = ended.outcome.kind
+    said = plain(str(ended).removeprefix(kind))
+    err.print(f"[bold red]{kind}[/bold red]{said}", highlight=False, soft_wrap=True)
     raise typer.Exit(code)
 
 
 @contextmanager
 def stopping() -> Iterator[Any]:
-    """Whether Ctrl-C was pressed, or the process was told to end; a second time ends it at once."""
+    """Yield a function that returns True after SIGINT or SIGTERM; a second signal raises KeyboardInterrupt."""
     told = threading.Event()
 
     def handle(number: int, frame: Any) -> None:  # noqa: ARG001 (signal's signature)
@@ -115,7 +120,7 @@ def stopping() -> Iterator[Any]:
 
 @contextmanager
 def watching() -> Iterator[Any]:
-    """What shows events: lines, and in a terminal a last line that says how far it is and who is awaited."""
+    """Yield a function that prints events as lines; in a terminal, a last line shows progress or awaited parties."""
     from vpem.studies.telling import Lines, Tokens
 
     if not out.is_terminal:
@@ -178,7 +183,7 @@ def predict_together(
     without: list[str],
     family: list[str],
 ) -> None:
-    """The part of `vpem predict` for the parties of a study."""
+    """Run `vpem predict` as one party of a study."""
     from vpem.studies.joining import StudyEnded
     from vpem.studies.predicting import predict
     from vpem.studies.results import write_rows
@@ -196,3 +201,5 @@ def predict_together(
     if scores is not None:
         write_rows(output, scores.ids, scores.responsibilities, scores.log_densities)
         say(f"{len(scores.responsibilities):,} rows: {output}")
+        if scores.n_left_out:
+            say(f"{scores.n_left_out:,} of them have no score: too few parties have them for a masked sum")

@@ -1,21 +1,21 @@
-"""Known classes of rows, which a fit does not see."""
+"""Read known classes of rows, which the fit does not use."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from vpem.cli.gathering import find_names
+from vpem.cli.gathering import find_names, tell_notes
 from vpem.reading import Form, TableError, check_known
 from vpem.study import read_parties
 
 Classes = dict[tuple[str, ...], str] | list[str | None]
-"""By id where rows have ids, else in the order of the rows."""
+"""Id to class if rows have ids, else the class of each row in order."""
 
 
 def read_classes(
     tables: list[Path], id_column: str | None, parties: Path | None, label: str, form: Form | None = None
 ) -> Classes:
-    """Classes from the one table that has the column.
+    """Read the classes from the table that has the column.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ def read_classes(
     id_column : str or None
     parties : path or None
     label : str
-        Name of the column; with several tables that have it, "party.column".
+        Name of the column; "party.column" if several tables have it.
     form : Form, optional
-        What is told of how the tables are written.
+        Format of the tables; properties that are not given are detected.
     """
     from vpem.reading import look_at_all, read_texts
 
@@ -49,7 +49,9 @@ def read_classes(
         names = " or ".join(f"{source.party}.{name}" for source, name in found)
         raise TableError(f"expected --label to be a column of one table, got {label!r} in {len(found)}; say {names}")
     source, column = found[0]
-    texts, keys = read_texts(source, column, id_column=ids)
+    notes: list[str] = []
+    texts, keys = read_texts(source, column, id_column=ids, notes=notes)
+    tell_notes(notes)
     there = [text for text in texts if text is not None]
     if len(set(there)) < 2:
         raise TableError(f"expected two classes or more in column {label!r}, got {len(set(there))}")

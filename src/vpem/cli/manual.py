@@ -1,4 +1,4 @@
-"""The documentation in the terminal: it comes with the package, so that it can be read offline."""
+"""Show the documentation in the terminal; it is part of the package and can be read offline."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vpem.cli.app import app, out, plainly, say
 from vpem.reading.problems import check_known
 
 PAGES = ("index", "tutorial", "tutorial-network", "privacy", "real-data", "algorithm", "experiments", "speed")
-"""Pages that come first in the list."""
+"""Pages at the top of the list."""
 
 
 def complete_page(incomplete: str) -> list[str]:
-    """Names of pages, for the shell's Tab key."""
+    """Return the pages that complete a prefix, for shell completion."""
     return [name for name in _pages() if name.startswith(incomplete)]
 
 
@@ -49,7 +49,7 @@ def docs(
 
 
 def _pages() -> dict[str, Path]:
-    """Name to file; in a checkout from its own folder, else from the package."""
+    """Return the file of each page by name, from the installed package or from a checkout."""
     package = Path(vpem.__file__).parent
     folder = next(folder for folder in (package / "docs", package.parents[1] / "docs") if folder.is_dir())
     found = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}

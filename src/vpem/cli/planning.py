@@ -1,4 +1,4 @@
-"""The command that tells what a fit will cost."""
+"""Command that estimates the communication cost of a fit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import vpem
 from vpem.cli.app import (
     Accelerate,
     BatchSize,
+    Dates,
     Decimal,
     Encoding,
     Family,
+    Gaps,
     Graph,
     Header,
     Hops,
@@ -40,7 +42,7 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of
-from vpem.cli.gathering import check_choices, gather, number_of_rounds
+from vpem.cli.gathering import check_choices, gather, make_form, number_of_rounds, said_dates
 from vpem.core.settings import STARTS
 from vpem.reading.dialect import Form
 from vpem.reading.problems import TableError
@@ -59,7 +61,7 @@ NARROW = ("choice", "bytes", "time", "sums")
 """Columns for terminals of 80 characters."""
 
 Shape = tuple[dict[str, list[int]], int, Any]
-"""Parties and the numbers of their columns; rows; their values, or None if there are no tables."""
+"""Column numbers of each party, number of rows, and the values, or None without tables."""
 
 PartiesOrNumber = Annotated[
     str | None, of_tables(metavar="N|FILE", help="Number of parties, or a TOML file with a table [parties].")
@@ -86,10 +88,12 @@ def plan(
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (likewise)
     family: Family = [],  # noqa: B006
+    dates: Dates = [],  # noqa: B006
     header: Header = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    gaps: Gaps = [],  # noqa: B006
     graph: Graph = "star",
     hops: Hops = 0,
     rounds: Rounds = None,
@@ -141,8 +145,9 @@ def plan(
                 "expected no --rounds with --accelerate, which needs sums that are the same for all parties"
             )
         if tables:
-            form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
-            codes = codes_of(all_families(family, None if parties is None else Path(parties)))
+            days = said_dates(dates)
+            form = make_form(header, separator, decimal, encoding, gaps, days)
+            codes = codes_of(all_families(family, None if parties is None else Path(parties), days))
             about_tables = tables, id_column, parties, ignore, form, graph, codes
             held, n_rows, values = _shape_of_tables(*about_tables, [rows, columns])
         else:
@@ -168,7 +173,7 @@ def _number_of_components(given: int | None) -> int:
 def _of_study(
     files: list[Path], rows: int | None, columns: str | None, is_more_given: bool
 ) -> tuple[Network, PlannedStudy, SharedStudy]:
-    """Network and settings of a study on a real network, and its file."""
+    """Return the network and the settings of a study's file, and the study itself."""
     import networkx as nx
 
     from vpem.planning import Study
@@ -199,7 +204,7 @@ def _of_study(
 
 
 def _shape_given(rows: int | None, parties: str | None, columns: str | None) -> Shape:
-    """A shape from options alone."""
+    """Return the shape given by options, without tables."""
     if rows is None or parties is None:
         raise TableError(
             "expected tables, or a shape by --rows and --parties; try vpem plan --rows 100000 --parties 8 -k 3"
@@ -214,13 +219,13 @@ def _shape_given(rows: int | None, parties: str | None, columns: str | None) -> 
 
 
 def _places(counts: dict[str, int]) -> dict[str, list[int]]:
-    """Numbers of the parties' columns, one party after the other."""
+    """Assign consecutive column numbers to the parties."""
     ends = np.cumsum([0, *counts.values()]).tolist()
     return {party: list(range(ends[place], ends[place + 1])) for place, party in enumerate(counts)}
 
 
 def _column_counts(n_parties: int, columns: str | None) -> list[int]:
-    """Each party's number of columns."""
+    """Parse --columns into the number of columns of each party."""
     given = (columns or "1").split(",")
     counts = [int(text) for text in given if text.strip().isdecimal()]
     if n_parties < 1 or len(counts) < len(given) or min(counts) < 1 or len(counts) not in (1, n_parties):
@@ -241,7 +246,7 @@ def _shape_of_tables(
     codes: Codes,
     shape: list[Any],
 ) -> Shape:
-    """The shape of tables, as a fit would see them."""
+    """Return the shape of tables, read as for a fit."""
     if shape != [None, None]:
         raise TableError("expected no --rows and --columns with tables, which have a shape of their own")
     path = None if parties is None else Path(parties)
@@ -252,14 +257,14 @@ def _shape_of_tables(
 
 
 def _network(held: dict[str, list[int]], links: Any, hops: int, seed: int) -> Network:
-    """The network of a fit with the same options: hubs of one size are drawn from the seed."""
+    """Build the network of a fit with the same options; the seed breaks ties between hubs of equal size."""
     from vpem.estimators.checks import build_network, shared_seed
 
     n_columns = sum(map(len, held.values()))
     return build_network(held, links, hops, None, n_columns, None, shared_seed(seed))[0]
 
 
-# What is told
+# Output
 
 
 def _tell(found: Plan, spans: dict[str, tuple[int, int]], own: Summation | None) -> None:
@@ -289,7 +294,7 @@ def _tell(found: Plan, spans: dict[str, tuple[int, int]], own: Summation | None)
 
 
 def _print_table(rows: list[dict[str, str]]) -> None:
-    """All columns if the terminal has room for them without breaking a line, else the most important ones."""
+    """Print all columns if they fit the width of the terminal, else the most important ones."""
     shown = list(rows[0])
     for names in (list(rows[0]), ["choice", "bytes", "x table", "rounds", "time", "sums"], list(NARROW)):
         shown = [name for name in names if name in rows[0]]
@@ -320,7 +325,7 @@ def _tell_network(found: Plan) -> None:
 
 
 def _cells(found: Plan, one: Estimate) -> dict[str, str]:
-    """A choice's row of the table, by column."""
+    """Return the cells of one choice, by column."""
     table, least = found.table, found.cheapest.usual_bytes.high
     others = {"x table": table.bytes, **({"x gzip": table.gzipped} if table.gzipped else {})}
     return {
@@ -337,7 +342,7 @@ def _cells(found: Plan, one: Estimate) -> dict[str, str]:
 
 
 def _option(one: Estimate) -> str:
-    """How `vpem fit` is told to add so."""
+    """Return the option of `vpem fit` for a summation."""
     if isinstance(one.summation, vpem.Consensus):
         rounds = one.summation.rounds
         return "--sum consensus" + ("" if rounds is None else f" --rounds {rounds}")
@@ -365,14 +370,14 @@ def _number(value: float) -> str:
 
 
 def _span(ends: Sequence[float], words: Callable[[float], str]) -> str:
-    """As "2 to 3 MB", or as one number if both are the same."""
+    """Format a range as "2 to 3 MB", or as one number if both ends are equal."""
     low, high = map(words, ends)
     unit = high.partition(" ")[2]
     return high if low == high else f"{low.removesuffix(f' {unit}') if unit else low} to {high}"
 
 
 def _as_dict(found: Plan, spans: dict[str, tuple[int, int]], own: Summation | None) -> dict[str, Any]:
-    """The same for programs: bytes, seconds, and pairs of from and to."""
+    """Return the plan as JSON values, in bytes and seconds, with ranges as pairs."""
     from vpem.planning.estimates import short_name
 
     network, study, spectrum = found.network, found.study, found.spectrum

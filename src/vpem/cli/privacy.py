@@ -1,4 +1,4 @@
-"""Commands about what parties see of each other: explain a study, match its rows."""
+"""Commands about what parties learn of each other: explain a study, match its rows."""
 
 from __future__ import annotations
 
@@ -54,4 +54,4 @@ def match(
         except StudyEnded as ended:
             leave(ended)
     if found is not None:
-        say(f"{len(found):,} common rows; this party has {int((found.order >= 0).sum()):,} of them")
+        say(f"{len(found):,} matched rows; this party has {int((found.order >= 0).sum()):,} of them")

@@ -1,4 +1,4 @@
-"""A bar while a fit runs, and what Ctrl-C does."""
+"""Progress bar of a fit, with handling of Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 
 class FitBar:
-    """Shows iterations with the log-likelihood and how long the rest takes at most; the first Ctrl-C ends the fit.
+    """Progress bar with iterations, log-likelihood and the maximum remaining time.
 
-    A fit that is ended keeps the best model so far. The second Ctrl-C ends the program.
+    The first Ctrl-C ends the fit, which keeps the best model so far. The second Ctrl-C ends the program.
     """
 
     def __init__(self, console: Console, max_iter: int, n_starts: int, *, quiet: bool = False):
@@ -40,7 +40,7 @@ class FitBar:
         self._task = self._bar.add_task("starting", total=self.max_iter, bound="...", left="")
         self._last = time.monotonic()
         self._before = signal.signal(signal.SIGINT, self._interrupt)
-        if not self._console.is_terminal and not self.quiet:  # no bar there
+        if not self._console.is_terminal and not self.quiet:  # without a terminal, no bar is shown
             self._console.print("fitting; Ctrl-C ends it with the best model so far")
         return self
 
@@ -51,9 +51,9 @@ class FitBar:
         self._bar.stop()
 
     def __call__(self, start: int, iteration: int, lower_bound: float) -> bool:
-        """Note an iteration; True ends the fit."""
+        """Update the bar after an iteration; return True to end the fit."""
         now = time.monotonic()
-        # A moving average; the first iteration's time is mostly that of the start before it.
+        # A moving average; the first interval is skipped, because it includes the initialization.
         seconds = now - self._last
         self._seconds = 0.0 if iteration == 1 else 0.7 * (self._seconds or seconds) + 0.3 * seconds
         self._last = now

@@ -1,4 +1,4 @@
-"""Choosing the number of components."""
+"""Command that selects the number of components."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from vpem.cli.app import (
     INTERRUPTED,
     PICTURES,
     Covariance,
+    Dates,
     Decimal,
     Encoding,
     Family,
+    Gaps,
     Header,
     Id,
     Ignore,
@@ -45,27 +47,27 @@ from vpem.cli.app import (
 )
 from vpem.cli.clusters import classes_of
 from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of, fit_model, table_of, unfitted
-from vpem.cli.gathering import check_choices, gather
+from vpem.cli.gathering import check_choices, gather, make_form, said_dates
 from vpem.cli.labels import Classes, read_classes
 from vpem.cli.summary import count, show_findings
 from vpem.files import check_outputs
-from vpem.reading import TABLES, Form, TableError, write
+from vpem.reading import TABLES, TableError, write
 
 if TYPE_CHECKING:
     from vpem import CollapsedComponentError, VerticalMixture
     from vpem.reading import Rows
 
 WORTH_POOLING = 0.02
-"""Nats per row that are worth a word."""
+"""Smallest gain by pooling that is reported, in nats per row."""
 MOST_PAIRS = 3
-"""Of parties, of which it is said."""
+"""Maximum number of pairs of parties that are reported."""
 
 NAMES = {"bic": "BIC", "icl": "ICL", "aic": "AIC"}
-"""Criteria of which the smallest is the best."""
+"""Criteria for which the smallest value is best."""
 
 
 FOLDS = 5
-"""Parts of which each is held out once, unless told otherwise."""
+"""Default number of folds, each of which is held out once."""
 
 
 @app.command()
@@ -77,10 +79,12 @@ def select(
     id_column: Id = None,
     ignore: Ignore = [],  # noqa: B006 (typer's way to say: none)
     family: Family = [],  # noqa: B006
+    dates: Dates = [],  # noqa: B006
     header: Header = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    gaps: Gaps = [],  # noqa: B006
     covariance: Covariance = "full",
     starts: Starts = STARTS_THAT_SERVE,
     tol: Tol = 1e-3,
@@ -113,12 +117,13 @@ def select(
     if folds == 1:
         raise TableError("expected --folds of 2 or more, or 0 for none, got 1")
     sizes = _sizes(components)
-    form = Form(header=header, separator=separator, decimal=decimal, encoding=encoding)
+    days = said_dates(dates)
+    form = make_form(header, separator, decimal, encoding, gaps, days)
     check_choices(covariance=(covariance, COVARIANCES))
     check_outputs([output], tables, endings=TABLES)
     check_outputs([picture], tables, endings=PICTURES)
     check_can_draw(picture)
-    families = all_families(family, parties)
+    families = all_families(family, parties, days)
     model = unfitted(covariance, shrinkage, standardize, starts, seed, families)
     model.set_params(tol=tol, max_iter=max_iter, reg_covar=reg_covar).check_arguments()
     classes = None if label is None else read_classes(tables, id_column, parties, label, form)
@@ -136,7 +141,7 @@ def select(
 
 
 class _Search:
-    """Fits with several numbers of components.
+    """Fits of a model with several numbers of components.
 
     Parameters
     ----------
@@ -144,7 +149,7 @@ class _Search:
         Not fitted.
     rows : Rows
     n_folds : int
-        0: no row is held out.
+        0 to hold out no rows.
     classes : Classes or None
         Known classes of the rows.
     """
@@ -155,11 +160,11 @@ class _Search:
         self.table = table_of(model, rows, self.is_present)
         self.found: list[dict[str, Any]] = []
         self.held_out: dict[int, Any] = {}
-        """Log-density of each row, when it was held out, by the number of components."""
+        """Number of components to the log-density of each row under the fit without it, shape (n_rows,)."""
         self.collapsed: dict[int, CollapsedComponentError] = {}
 
     def compare(self, sizes: list[int]) -> list[dict[str, Any]]:
-        """Fit with each number of components, and print how they compare; a row of numbers for each."""
+        """Fit with each number of components, print a comparison, and return the results of each."""
         from sklearn.base import clone
 
         interrupted, best = False, self.model
@@ -173,7 +178,7 @@ class _Search:
                 self.found.append(self._numbers(own))
                 if found_best(self.found) == size:
                     best = own
-            except vpem.CollapsedComponentError as error:  # other numbers of components may do
+            except vpem.CollapsedComponentError as error:  # fits with other numbers of components may succeed
                 self.collapsed[size] = error
                 self.found.append({"components": size, **dict.fromkeys(self._names()), "collapsed": True})
         if interrupted and len(self.found) == len(self.collapsed):
@@ -187,7 +192,7 @@ class _Search:
         return [*NAMES, "log_likelihood", *held, *rand]
 
     def _numbers(self, fitted: VerticalMixture) -> dict[str, Any]:
-        """What is said of one number of components."""
+        """Return the criteria of one fit."""
         if not fitted._has_families:
             del fitted.feature_names_in_
         criteria = {name: getattr(fitted, name)(self.table) for name in NAMES}
@@ -201,7 +206,7 @@ class _Search:
         return {**found, "collapsed": False}
 
     def _agreement(self, fitted: VerticalMixture, classes: Classes) -> float | None:
-        """Adjusted Rand index of the labels with known classes, of rows that have one."""
+        """Return the adjusted Rand index of the labels and the known classes; None if no row has a class."""
         from sklearn.metrics import adjusted_rand_score
 
         known = np.array(classes_of(self.rows, classes), dtype=object)[self.is_present]
@@ -211,11 +216,11 @@ class _Search:
         return float(adjusted_rand_score(known[has_class].astype(str), fitted.predict(self.table)[has_class]))
 
     def _hold_out(self, fitted: VerticalMixture) -> Any:
-        """Log-density of each row under a fit that has not seen it; (n_rows,).
+        """Log-density of each row under a fit to the other folds, shape (n_rows,).
 
-        Families and categories are those of the whole columns, found at their party, which keeps them: no other
-        party learns more than from one fit. So a category that a part of the rows lacks is still one, with the
-        probability that smoothing gives it.
+        Each party takes families and categories from its whole columns and keeps them, so that no other party learns
+        more than from one fit. A category that does not occur in the fitted folds keeps the probability that
+        smoothing gives it.
         """
         from sklearn.base import clone
 
@@ -237,7 +242,7 @@ class _Search:
         return found
 
     def _tell(self) -> None:
-        """Print all numbers, and which number of components is best."""
+        """Print all criteria and the best numbers of components."""
         from vpem.verdict import best_at_edge
 
         reason = next((f"with {count(size, 'component')}, {error}" for size, error in self.collapsed.items()), "")
@@ -261,18 +266,33 @@ class _Search:
     def _print_table(self, best: dict[str, int]) -> None:
         heads = {"held_out": "held out", **NAMES, "log_likelihood": "log-lik./row", "adjusted_rand": "adj. Rand"}
         digits = {"held_out": ".4f", "log_likelihood": ".4f", "adjusted_rand": ".3f"}
-        shown = [name for name in heads if name in self._names()]
-        table = Table("components", *(heads[name] for name in shown), box=None)
-        for one in self.found:
-            if one["collapsed"]:
-                table.add_row(str(one["components"]), "collapsed")
-                continue
-            cells = []
-            for name in shown:
+        columns: dict[str, list[str]] = {}
+        for name in [name for name in heads if name in self._names()]:
+            columns[heads[name]] = []
+            for one in self.found:
                 mark = "" if name not in best else " *" if best[name] == one["components"] else "  "
-                cells.append("" if one[name] is None else f"{one[name]:{digits.get(name, ',.1f')}}{mark}")
-            table.add_row(str(one["components"]), *cells)
+                cell = "" if one[name] is None else f"{one[name]:{digits.get(name, ',.1f')}}{mark}"
+                columns[heads[name]].append(cell)
+        for number, one in enumerate(self.found):
+            if one["collapsed"]:
+                next(iter(columns.values()))[number] = "collapsed"
+        columns = {"components": [str(one["components"]) for one in self.found], **columns}
+        shown = _that_fit(columns)
+        table = Table(*shown, box=None)
+        for row in zip(*shown.values(), strict=True):
+            table.add_row(*row)
         out.print(table, highlight=False)
+        if len(shown) < len(columns):
+            say("a wider terminal shows more columns; --out writes all numbers")
+
+
+def _that_fit(columns: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Drop the least important columns until the others fit the terminal."""
+    shown = dict(columns)
+    for name in ("AIC", "log-lik./row", "ICL"):
+        if sum(max(map(len, [head, *cells])) + 2 for head, cells in shown.items()) > out.width:
+            shown.pop(name, None)
+    return shown
 
 
 def smallest_good(held_out: dict[int, Any]) -> int:
@@ -286,7 +306,7 @@ def smallest_good(held_out: dict[int, Any]) -> int:
 
 
 def found_best(found: list[dict[str, Any]]) -> int:
-    """The number of components that is best so far, by held-out rows or else by BIC."""
+    """Return the best number of components so far, by held-out rows, or by BIC without folds."""
     fitted = [one for one in found if not one["collapsed"]]
     if "held_out" in fitted[0]:
         return int(max(fitted, key=lambda one: one["held_out"])["components"])
@@ -294,7 +314,7 @@ def found_best(found: list[dict[str, Any]]) -> int:
 
 
 def _n_folds(given: int | None, rows: Rows) -> int:
-    """Folds, as far as the rows allow them."""
+    """Return the number of folds; without a given number, 0 if there are too few rows."""
     n_rows = int((~np.isnan(rows.values).all(axis=1)).sum())
     if given is not None and n_rows < 2 * given:
         raise TableError(f"expected at least {2 * given} rows for {given} folds, got {n_rows}; try --folds 0")
@@ -302,7 +322,7 @@ def _n_folds(given: int | None, rows: Rows) -> int:
 
 
 def _tell_pooling(best: VerticalMixture, present: Any) -> None:
-    """Say what parties would gain by pooling columns, where that is worth a word."""
+    """Print the gains of pairs of parties from pooling columns, if they are large enough."""
     gains = best._pooling_gains(present) if hasattr(best, "weights_") else {}
     roots = [str(hub.root) for hub in best.hubs_] if gains else []
     for one, other in sorted(gains, key=lambda pair: -gains[pair])[:MOST_PAIRS]:
@@ -312,7 +332,7 @@ def _tell_pooling(best: VerticalMixture, present: Any) -> None:
 
 
 def _sizes(text: str) -> list[int]:
-    """Numbers of components, from `1..10`, `2,3,5` or one number."""
+    """Parse numbers of components: `1..10`, `2,3,5` or one number."""
     sizes: set[int] = set()
     try:
         for part in text.split(","):

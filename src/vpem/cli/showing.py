@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +15,13 @@ import typer
 from rich.table import Table
 
 import vpem
-from vpem.cli.app import PICTURES, Parties, Seed, app, check_can_draw, out, plain, plainly, say
+from vpem.cli.app import PICTURES, Parties, Seed, app, check_can_draw, completing, out, plain, plainly, say
 from vpem.cli.clusters import DEFAULT_TOP, describe_clusters
-from vpem.cli.summary import describe
+from vpem.cli.summary import describe, is_of_scaled
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, free_name, write
 from vpem.study import read_parties
-from vpem.words import MOST_NAMES, as_count, as_names
+from vpem.words import MOST_NAMES, OWN_UNITS, SCALED, as_count, as_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -96,8 +97,10 @@ def show(
             "hubs": [{"root": str(hub.root), "members": list(map(str, hub.members))} for hub in fitted.hubs_],
             "log_likelihood": getattr(fitted, "log_likelihood_", None),
             "lower_bound": fitted.lower_bound_ if fitted.lower_bounds_ else None,
+            "lower_bound_of": SCALED if is_of_scaled(fitted) else OWN_UNITS,
             "verdict": colour(fitted.verdict_),
             "findings": [finding._asdict() for finding in fitted.verdict_],
+            "rows": asdict(fitted.rows_) if hasattr(fitted, "rows_") else None,
             "iterations": fitted.n_iter_,
             "converged": fitted.converged_,
             "bytes": fitted.traffic_.bytes,
@@ -136,7 +139,7 @@ KINDS = ("star", "ring", "path", "complete", "geometric", "scale-free")
 @app.command()
 @plainly
 def graph(
-    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=completing(*KINDS))],
     number: Annotated[int, typer.Option("-n", help="How many agents.")] = 20,
     degree: Annotated[float, typer.Option(help="Mean degree (geometric, scale-free).")] = 6.0,
     parties: Parties = None,
@@ -190,7 +193,7 @@ def _check_graph(kind: str, names: list[str], degree: float, output: Path | None
 
 
 def _make_graph(kind: str, n_parties: int, degree: float, seed: int) -> nx.Graph:
-    """Links between 0, ..., n_parties - 1; in a star, of each with the server, which has the next number."""
+    """Create a graph of the parties 0, ..., n_parties - 1; in a star, the server is node n_parties."""
     import networkx as nx
 
     from vpem.datasets import random_geometric_graph
@@ -207,7 +210,7 @@ def _make_graph(kind: str, n_parties: int, degree: float, seed: int) -> nx.Graph
 
 
 def _tell_graph(kind: str, made: nx.Graph) -> None:
-    """What the network is, and what one sum takes on it."""
+    """Print the size of the network and the cost of one sum on it."""
     from vpem.core.network.graph import contraction, diameter, metropolis_weights
 
     if kind == "star":
@@ -234,11 +237,17 @@ def _draw(named: nx.Graph, picture: Path) -> None:
     say(f"picture: {picture}")
 
 
+EXPERIMENTS = ("synthetic", "cycle", "pulsar", "hops", "rounds", "batches", "components", "air", "adult")
+
+
 @app.command()
 @plainly
 def experiment(
     name: Annotated[
-        str, typer.Argument(help="synthetic, cycle, pulsar, hops, rounds, batches, components, air or adult.")
+        str,
+        typer.Argument(
+            help=f"{', '.join(EXPERIMENTS[:-1])} or {EXPERIMENTS[-1]}.", autocompletion=completing(*EXPERIMENTS)
+        ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Smaller, in less than a minute.")] = False,
 ) -> None:

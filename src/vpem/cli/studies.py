@@ -1,18 +1,20 @@
-"""Commands that prepare studies: their files, their keys, and a try on one machine."""
+"""Commands that prepare studies: write their files and keys, and run them on one machine."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from vpem.cli.app import app, err, out, plain, plainly, say
+from vpem.cli.app import INTERRUPTED, app, completing, err, out, plain, plainly, say
 from vpem.cli.gathering import said_families
 from vpem.cli.joining import OwnFamily
 
@@ -34,10 +36,14 @@ app.add_typer(keys, name="keys")
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where the keys are.")]
 KEYS = Path("keys")
+OWN_WORDS = 1.0
+"""Seconds that the other processes have to end by themselves after one has failed."""
+STOPPING = 10.0
+"""Seconds between attempts to terminate a process."""
 
 
 def _ask(given: object, question: str, check: Callable[[str], Found], default: str | None = None) -> Found:
-    """An option, or what the user says if there is a terminal; asked again if it is not right."""
+    """Return a validated option, or prompt for it in a terminal until the answer is valid."""
     if given is None and not sys.stdin.isatty():
         if default is None:
             raise ValueError(f"expected an option for: {question}; got none, and there is no terminal to ask")
@@ -59,7 +65,7 @@ def _ask(given: object, question: str, check: Callable[[str], Found], default: s
 
 
 def _members(text: str) -> tuple[Member, ...]:
-    """Parties from north=north.org:7450,south=south.org:7450."""
+    """Parse parties such as north=north.org:7450,south=south.org:7450."""
     from vpem.studies import fields
     from vpem.studies.shared import Member
 
@@ -83,7 +89,13 @@ def init(
     name: Annotated[str | None, typer.Option(help="Of the study.")] = None,
     parties: Annotated[str | None, typer.Option(help="As north=north.org:7450,south=south.org:7450")] = None,
     components: Annotated[int | None, typer.Option("--components", "-k", help="Number of components.")] = None,
-    links: Annotated[str | None, typer.Option(help="star, tree, ring, path or complete.")] = None,
+    links: Annotated[
+        str | None,
+        typer.Option(
+            help="star, tree, ring, path or complete.",
+            autocompletion=completing("star", "tree", "ring", "path", "complete"),
+        ),
+    ] = None,
     server: Annotated[str | None, typer.Option(help="Address of a star's server.")] = None,
     example: Annotated[bool, typer.Option("--example", help="Three clinics with tables, to try it out.")] = False,
 ) -> None:
@@ -115,7 +127,7 @@ def init(
     count = _ask(components, "number of components", _count)
     ends = [(number, len(members)) for number in range(len(members))] if hub else drawn_links(shape, len(members))
     about = {"name": name, "parties": members, "server": hub, "shape": shape, "salt": new_salt()}
-    way = "masked" if len(members) > 2 else "differences"  # of two parties, each sees the other's terms anyway
+    way = "masked" if len(members) > 2 else "differences"  # a sum of two shows each the other's term
     study = Study(**about, links=tuple(ends), sum=way, model=Options(components=count))  # type: ignore[arg-type]
     write_new(folder / "study.toml", study_text(study))
     for one in members:
@@ -182,17 +194,25 @@ def up(
     copy = local_copy(found, study.resolve().parent)
     if not insecure and (made := make_keys(found, files)):
         say(f"keys made for {', '.join(made)}, by an authority of this try alone")
-    codes = _run_all(found, copy, files, insecure=insecure)
+    codes, lines = _run_all(found, copy, files, insecure=insecure)
     for name, code in codes.items():
         if code == 0 and name != "server":
             say(f"{name}: results in {files[name].folder}")
-    if any(codes.values()):
-        raise typer.Exit(max(codes.values()))
+    failed = [name for name, code in codes.items() if code]
+    if failed:
+        name, code = failed[0], codes[failed[0]]
+        if code != INTERRUPTED:
+            rest = ", ".join(sorted(failed[1:], key=found.number))
+            others = f"; without it, {rest} ended too" if rest else ""
+            err.print(plain(f"{name} ended with: {lines[name]}{others}"), highlight=False, soft_wrap=True)
+        raise typer.Exit(code if code > 0 else 128 - code)
 
 
-def _run_all(study: Study, copy: Path, files: dict[str, PartyFile], *, insecure: bool) -> dict[str, int]:
-    """Run every agent's process, and show their lines with names in front; exit codes by name."""
-    width, running = max(map(len, study.names)), {}
+def _run_all(
+    study: Study, copy: Path, files: dict[str, PartyFile], *, insecure: bool
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Run one process for each agent and print its lines after its name; return exit codes and last lines by name."""
+    width, running, last = max(map(len, study.names)), {}, dict.fromkeys(study.names, "")
     for name in study.names:
         own = files[name]
         command = [sys.executable, "-c", "from vpem.cli import main; main()", "join", str(copy)]
@@ -206,18 +226,41 @@ def _run_all(study: Study, copy: Path, files: dict[str, PartyFile], *, insecure:
         stream = running[name].stdout
         assert stream is not None, "piped"
         for line in stream:
+            last[name] = line.strip() or last[name]
             out.print(f"[bold]{name:>{width}}[/bold] | {plain(line.rstrip())}", highlight=False, soft_wrap=True)
 
     threads = [threading.Thread(target=show, args=(name,)) for name in running]
     for thread in threads:
         thread.start()
-    try:
-        codes = {name: process.wait() for name, process in running.items()}
-    except KeyboardInterrupt:  # the processes have got it too
-        codes = {name: process.wait() for name, process in running.items()}
+    codes: dict[str, int] = {}
+    while len(codes) < len(running):
+        try:
+            _wait(running, codes)
+        except KeyboardInterrupt:  # the children received SIGINT as well
+            continue
     for thread in threads:
         thread.join()
-    return codes
+    return codes, last
+
+
+def _wait(running: Mapping[str, subprocess.Popen[str]], codes: dict[str, int]) -> None:
+    """Record exit codes in the order in which processes end; after a failure, terminate the others.
+
+    They cannot continue without the failed process, and would wait for it for the study's `patience`.
+    """
+    end = math.inf
+    while len(codes) < len(running):
+        for name, process in running.items():
+            if name not in codes and (code := process.poll()) is not None:
+                codes[name] = code
+        left = [process for name, process in running.items() if name not in codes]
+        if end == math.inf and any(codes.values()):
+            end = time.monotonic() + OWN_WORDS
+        if time.monotonic() > end:
+            for process in left:
+                process.terminate()
+            end = time.monotonic() + STOPPING
+        time.sleep(0.05)
 
 
 @keys.command()

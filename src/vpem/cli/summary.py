@@ -1,4 +1,4 @@
-"""A model in a few lines."""
+"""Print a short summary of a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from vpem.cli.app import out, plain
-from vpem.words import as_bytes, as_names
+from vpem.words import SCALED, as_bytes, as_names
 from vpem.words import as_count as count
 
 __all__ = ["count", "describe", "show_findings"]
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def describe(model: VerticalMixture) -> None:
-    """What a fit came to, what it would have sent, who sees what."""
+    """Print the result of a fit, its traffic, and the data it reveals."""
     from vpem.verdict import colour
 
     traffic, hubs = model.traffic_, model.hubs_
@@ -36,13 +36,14 @@ def describe(model: VerticalMixture) -> None:
         "model": f"{count(len(model.weights_), 'component')}, {count(model.means_.shape[1], 'column')}, "
         f"{count(len(model.partition_), 'party', 'parties')}, {count(len(hubs), 'block')}",
         **_families(model),
+        **_rows(model),
         "likelihood": _likelihood(model),
         "fit": f"{end} after {count(model.n_iter_, 'iteration')}",
         "weights": ", ".join(f"{weight:.1%}" for weight in model.weights_),
         "sent": f"{as_bytes(traffic.bytes)} in {count(traffic.messages, 'message')} and "
         f"{count(traffic.rounds, 'round')}, if this were a real network",
     }
-    if not traffic.messages:  # of parts that were put together: what was sent is in the parties' logs
+    if not traffic.messages:  # an assembled model: its traffic is in the parties' logs
         del lines["sent"]
     part = getattr(model, "part_", None)
     if part is not None:
@@ -72,7 +73,7 @@ def describe(model: VerticalMixture) -> None:
 
 
 def _families(model: VerticalMixture) -> dict[str, str]:
-    """Which columns have which family, if they differ."""
+    """Return a line with the columns of each family; {} for a model without families."""
     if not model._has_families:
         return {}
     names, texts = model._column_names(), model._texts
@@ -86,18 +87,31 @@ def _families(model: VerticalMixture) -> dict[str, str]:
     return {"families": "; ".join(shown)}
 
 
+def _rows(model: VerticalMixture) -> dict[str, str]:
+    """Return lines about rows and gaps; {} for models without these counts."""
+    rows = getattr(model, "rows_", None)
+    return {} if rows is None else {"rows": rows.describe(), "gaps": rows.describe_gaps()}
+
+
 def _likelihood(model: VerticalMixture) -> str:
-    """The exact one first, then what the roots see."""
+    """Describe the log-likelihood: the exact value first, then the roots' views."""
     views = model._last_lower_bounds
     seen = [model.lower_bound_] if views is None else [float(views.min()), float(views.max())]
     low, high = f"{min(seen):.4f}", f"{max(seen):.4f}"
     view = f"the roots' own views: {low}" + (f" to {high}" if high != low else "")
     exact = getattr(model, "log_likelihood_", None)
+    if is_of_scaled(model):
+        return f"{view}, per row, of {SCALED}"
     return f"{view}, per row" if exact is None else f"{exact:.4f} per row, exact; {view}"
 
 
+def is_of_scaled(model: VerticalMixture) -> bool:
+    """True if a model's likelihood is that of scaled columns, because a party knows only its own scales."""
+    return hasattr(model, "part_") and hasattr(model, "scale_")
+
+
 def show_findings(findings: Sequence[Finding], wording: Wording | None = None) -> None:
-    """Print each in words, with what to try; by default in the program's own words."""
+    """Print each finding with its remedy; by default in the program's wording."""
     from vpem.verdict import in_program
 
     for one in map(wording or in_program, findings):

@@ -1,1 +1,1 @@
-"""The mathematics: free functions of arrays, and values. No files, clocks, logging, threads or sockets."""
+"""Mathematics: free functions of arrays, and values. No files, clocks, logging, threads or sockets."""

@@ -1,11 +1,11 @@
-"""How inner loops are compiled: at their first call, to run without the interpreter's lock.
+"""Compilation of inner loops at their first call; compiled loops release the interpreter's lock.
 
-Compiled code is kept on disk beside the package, or in the user's cache. The compiler itself, which takes a while to
-import, comes with the first call too: a program that only reads a model or prints its help does without.
+Compiled code is cached on disk, in the package's directory or in the user's cache. The compiler itself, which is slow
+to import, is also imported at the first call: a program that only reads a model or prints its help does not need it.
 
-The same input gives the same bits wherever it lies in memory. A loop that adds up in lanes and writes to memory is
-compiled twice, with and without lanes, and which of the two runs depends on how far apart its arrays are: so such a
-loop touches one work array only, which holds all that it needs.
+The same input gives the same bits, independent of its address in memory. A loop that adds in lanes and writes to
+memory is compiled twice, with and without lanes, and the distance between its arrays decides which version runs. Such
+a loop therefore uses a single work array, which contains all of its data.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 REORDER = {"reassoc", "contract", "nsz"}
-"""Sums may run in several lanes. Infinity and NaN keep their meaning."""
+"""Flags with which sums may be computed in several lanes. Infinity and NaN keep their meaning."""
 PRECISE = {"contract", "nsz"}
 
 
 class Loop:
-    """A function that will be compiled; from its first call on, its module has the compiled one in its place.
+    """A function that is compiled at its first call and then replaced by the compiled one in its module.
 
-    Compiled code can only call compiled code. So the first call replaces every loop that the function's module knows.
+    Compiled code can call only compiled code, so the first call replaces all loops in the function's module.
     """
 
     def __init__(self, function: Callable[..., Any], fastmath: set[str]):
@@ -33,12 +33,12 @@ class Loop:
         return (self._made[0] if self._made else self.prepare())(*arguments)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # questions of copy, pickle and doctest
+        if name.startswith("__"):  # looked up by copy, pickle and doctest
             raise AttributeError(name)
         return getattr(self.prepare(), name)
 
     def prepare(self) -> Any:
-        """The compiler's own object for the function and, in its module, for all others."""
+        """Compile all loops in the function's module, and return the compiled function."""
         names = self._function.__globals__
         for name, value in list(names.items()):
             if isinstance(value, Loop):
@@ -51,12 +51,12 @@ class Loop:
 
             try:
                 made = numba.njit(nogil=True, fastmath=self._fastmath, cache=True)(self._function)
-            except RuntimeError:  # nowhere to write
+            except RuntimeError:  # no writable cache directory
                 made = numba.njit(nogil=True, fastmath=self._fastmath)(self._function)
             self._made.append(made)
         return self._made[0]
 
 
 def compiled(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
-    """Compile at the first call; keep the result on disk, if possible."""
+    """Compile at the first call, and cache the result on disk if possible."""
     return lambda function: Loop(function, fastmath)

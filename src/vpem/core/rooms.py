@@ -1,7 +1,7 @@
-"""Room for large arrays, used again when they are gone.
+"""Buffers for large arrays, reused when the arrays are garbage-collected.
 
-Memory that is fresh from the system takes as much time as what is done with it. Rooms are kept only while a fit, or
-an agent, is at work: afterwards the system has them back, also those of arrays that live longer.
+Fresh memory from the system takes as long as the computation on it. Buffers are kept only while a fit or an
+agent is running; afterwards they are returned to the system, including those of arrays that live longer.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEP = 2**20
-"""Bytes of which rooms have a multiple; smaller arrays are made as usual."""
+"""Unit of the sizes of buffers, in bytes; smaller arrays are allocated as usual."""
 MOST_FREE = 3
-"""Rooms that are kept for arrays to come."""
+"""Maximum number of free buffers that are kept."""
 
 _free: deque[NDArray[np.uint8]] = deque(maxlen=MOST_FREE)
 _users: dict[int, weakref.finalize[..., object]] = {}
-"""Those at work, by `id`, and what is done if one is gone before it has said that it is done."""
+"""Active users by `id`, each with a finalizer for a user that is collected before `forget_rooms` is called."""
 
 
 def room_for(*shape: int) -> NDArray[np.float64]:
-    """An array of this shape whose values are not set yet, as `numpy.empty` makes it."""
+    """Return an uninitialized array of this shape, as `numpy.empty` does."""
     n_values = math.prod(shape)
     return bytes_for(8 * n_values).view(np.float64).reshape(shape)
 
 
 def bytes_for(n_bytes: int) -> NDArray[np.uint8]:
-    """The same for bytes, (n_bytes,)."""
+    """Return an uninitialized array of bytes, (n_bytes,)."""
     if n_bytes < STEP:
         return np.empty(n_bytes, np.uint8)
     wanted, n_bytes = n_bytes, -(n_bytes // -STEP) * STEP
@@ -43,12 +43,12 @@ def bytes_for(n_bytes: int) -> NDArray[np.uint8]:
     except IndexError:
         room = np.empty(n_bytes, np.uint8)
     found = np.frombuffer(room.data, np.uint8, wanted)
-    weakref.finalize(found, _keep, room).atexit = False  # all views of the array have a reference to this one
+    weakref.finalize(found, _keep, room).atexit = False  # every view of the array holds a reference to this one
     return found
 
 
 def keep_rooms(user: object) -> None:
-    """Keep rooms from now on, until `forget_rooms` is called for this user, or the user is gone."""
+    """Keep free buffers until `forget_rooms` is called for this user, or the user is garbage-collected."""
     if id(user) not in _users:
         end = weakref.finalize(user, _leave, id(user))
         end.atexit = False
@@ -56,7 +56,7 @@ def keep_rooms(user: object) -> None:
 
 
 def forget_rooms(user: object) -> None:
-    """Give free rooms back to the system, if no other user is at work."""
+    """Return free buffers to the system, unless another user is active."""
     if id(user) in _users:
         _users[id(user)].detach()
         _leave(id(user))
@@ -64,7 +64,7 @@ def forget_rooms(user: object) -> None:
 
 @contextmanager
 def rooms_wanted() -> Iterator[None]:
-    """Keep rooms while something is at work."""
+    """Keep free buffers within the context."""
     user = _User()
     keep_rooms(user)
     try:
@@ -74,7 +74,7 @@ def rooms_wanted() -> Iterator[None]:
 
 
 class _User:
-    """Something at work."""
+    """User of buffers for the duration of a context."""
 
 
 def _leave(number: int) -> None:
@@ -84,6 +84,6 @@ def _leave(number: int) -> None:
 
 
 def _keep(room: NDArray[np.uint8]) -> None:
-    """An array is gone."""
+    """Keep the buffer of a garbage-collected array while a user is active."""
     if _users:
         _free.append(room)

@@ -1,4 +1,4 @@
-"""What all parties must agree on before they start."""
+"""Settings that all parties must share before they start."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ STARTS = ("kmeans", "k-means++", "labels", "random", "random_from_data")
 
 
 def n_decisions(n_components: int) -> int:
-    """Numbers that ride on each sum of EM: whether all would stop, the smallest bound, who found what broken."""
+    """Number of decision values in each sum of EM: stop, smallest bound, and the finder of each broken component."""
     return 2 + n_components
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a mixture is fitted from a given start."""
+    """Settings of a fit from a given start."""
 
     n_components: int
     density: Density
-    """How columns are distributed within a component."""
+    """Distribution of the columns within a component."""
     tol: float
     max_iter: int
     accelerate: str | None = None
@@ -34,24 +34,24 @@ class Settings:
 
     @property
     def n_decisions(self) -> int:
-        """Numbers that ride on each sum."""
+        """Number of decision values sent with each sum."""
         return n_decisions(self.n_components)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """The whole of it: with the same agreement and the same links, every agent takes the same decisions."""
+    """All shared settings: agents with the same agreement and the same links take the same decisions."""
 
     settings: Settings
     summation: Summation
     seed: int
-    """Shared: settles ties between hubs, draws starts."""
+    """Shared seed, which breaks ties between hubs and draws starts."""
     hops: int = 0
     init_params: str = "kmeans"
     n_init: int = 1
     batch_size: int | None = None
     audience: tuple[int, ...] | None = None
-    """Agents to which a server sends predictions; None: all. In consensus every agent sees the sum."""
+    """Agents to which a server sends predictions; None: all. In consensus, every agent sees the sum."""
 
     def __post_init__(self) -> None:
         if self.init_params not in (*STARTS, "given"):
@@ -82,12 +82,12 @@ class Agreement:
 
     @property
     def digest(self) -> str:
-        """A short text that differs where agreements differ; (16 characters)."""
+        """Digest of the agreement, 16 characters."""
         return hashlib.sha256(repr(plain(self)).encode()).hexdigest()[:16]
 
 
 def plain(value: Any) -> Any:
-    """A value without its types: whatever is equal looks equal; without what stays with the parties (`OWN`)."""
+    """Convert a value so that equal values have equal representations; drop fields private to a party (`OWN`)."""
     if is_dataclass(value):
         shared = (part.name for part in fields(value) if not part.metadata.get(OWN))
         return type(value).__name__, *(plain(getattr(value, name)) for name in shared)

@@ -1,11 +1,11 @@
-"""Zstandard frames: from the standard library where it has them (Python 3.14), else from the package zstandard."""
+"""Zstandard frames: by the standard library if available (Python 3.14), otherwise by the package zstandard."""
 
 from __future__ import annotations
 
 import sys
 
 LARGEST_WINDOW = 27
-"""Logarithm of the memory, in bytes, that a frame may ask for when it is expanded."""
+"""Base-2 logarithm of the memory, in bytes, that decompressing a frame may require."""
 
 
 def compress(plain: bytes | memoryview, level: int) -> bytes:
@@ -26,7 +26,7 @@ def decompress(frame: bytes, least: int, most: int) -> bytes:
     Raises
     ------
     ValueError
-        If it is no such frame; before memory for a larger one is allocated.
+        If it is not such a frame. No memory is allocated for larger contents.
     """
     try:
         size, plain = _expand(frame, most)
@@ -41,7 +41,7 @@ def decompress(frame: bytes, least: int, most: int) -> bytes:
 
 
 def _expand(frame: bytes, most: int) -> tuple[int | None, bytes]:
-    """Stated size, and content; without content if the size exceeds `most`."""
+    """Return the stated size and the content; empty content if the size exceeds `most`."""
     if sys.version_info >= (3, 14):
         from compression import zstd
 

@@ -1,4 +1,4 @@
-"""The scikit-learn face of vpem."""
+"""The scikit-learn estimators of vpem."""
 
 from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans
 from vpem.estimators.gaussian import VerticalGaussianMixture

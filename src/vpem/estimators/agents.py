@@ -1,4 +1,4 @@
-"""A fit by real agents in one process: each knows its own columns and its neighbours, and nothing else."""
+"""Fit by real agents in one process. Each agent knows only its own columns and its neighbours."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import AgentNumber, Message
+from vpem.core.blocks.sweep import Disagreement, compare_views
 from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
-from vpem.core.rows import Table
+from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import Agreement
 from vpem.estimators.progress import Progress
-from vpem.simulation.em import MixtureFit
-from vpem.simulation.model import Mixture
+from vpem.simulation.model import Mixture, MixtureFit
 from vpem.transports.inprocess import InProcess, make_agents
 
 
 def fit(table: Table, network: Network, agreement: Agreement, given: Sequence[Given], watch: Progress) -> MixtureFit:
-    """Let the agents of a network fit, and put together what each of them has found.
+    """Run the agents of a network, and assemble their results.
 
     Parameters
     ----------
@@ -26,16 +27,16 @@ def fit(table: Table, network: Network, agreement: Agreement, given: Sequence[Gi
     network : Network
     agreement : Agreement
     given : sequence of Given
-        Starts of all blocks, or parts of them; empty if there are none.
+        Initial values of all blocks, complete or partial; may be empty.
     watch : Progress
 
     Returns
     -------
     MixtureFit
-        With the traffic of all starts, as it was really sent.
+        Result, with the messages that were actually sent in all starts.
     """
     agents = make_agents(table, network, agreement, given)
-    first = AgentNumber(network.hubs[0].root)  # in one process, they are numbered by position
+    first = AgentNumber(network.hubs[0].root)  # in one process, agents are numbered by position
     seen = [-1, 0]
 
     def listen(message: Message) -> None:
@@ -47,12 +48,12 @@ def fit(table: Table, network: Network, agreement: Agreement, given: Sequence[Gi
             watch.start(now.start)
         if now.run is not None and now.run.iteration > seen[1]:
             seen[1] = now.run.iteration
-            watch.iteration(now.run.iteration, now.run.history[-1])
+            watch.iteration(now.run.iteration, float(now.run.history[-1][0]))
 
     transport = InProcess(agents, watch=listen if watch.verbose else None)
     transport.start().run()
     for agent in transport.agents.values():
-        if agent.error is not None:  # who found out, and not only was told
+        if agent.error is not None:  # set at the agent where the error occurred
             raise agent.error.__cause__ or agent.error
     result = _put_together(transport, network, agreement)
     root = transport.agents[first].model
@@ -63,7 +64,7 @@ def fit(table: Table, network: Network, agreement: Agreement, given: Sequence[Gi
 
 
 def _put_together(transport: InProcess, network: Network, agreement: Agreement) -> MixtureFit:
-    """What the roots have found, each for itself."""
+    """Assemble the results of all roots."""
     roots = [transport.agents[AgentNumber(hub.root)] for hub in network.hubs]
     weights, histories, blocks = [], [], []
     for root in roots:
@@ -72,7 +73,7 @@ def _put_together(transport: InProcess, network: Network, agreement: Agreement) 
         weights.append(root.model.weights)
         histories.append(root.model.history)
         blocks.append(root.model.block)
-    if agreement.summation.is_common:  # one view for all
+    if agreement.summation.is_common:  # all roots have the same view
         weights, histories = weights[:1], histories[:1]
     names = {str(party): party for party in network.parties}
     return MixtureFit(
@@ -82,4 +83,15 @@ def _put_together(transport: InProcess, network: Network, agreement: Agreement) 
         tuple(repair._replace(party=names[str(repair.party)]) for repair in roots[0].repairs),
         transport.traffic(network),
         roots[0].state.progress.bounds,
+        disagreement=_compare(roots) if agreement.summation.matrix(network) is None else None,
     )
+
+
+def _compare(roots: Sequence[Agent]) -> Disagreement:
+    """Compare the roots' responsibilities from the last sum of the fit."""
+    found = [root.model.responsibilities for root in roots if root.model is not None]
+    shares = [own for own in found if own is not None]
+    total = Disagreement()
+    for rows in row_chunks(0, len(shares[0]), shares[0].shape[1] * len(shares)):
+        total += compare_views(np.array([own[rows].T for own in shares]))
+    return total

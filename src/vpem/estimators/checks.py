@@ -1,4 +1,4 @@
-"""Checks of the estimators' arguments: what was expected, what came, what to try."""
+"""Checks of the estimators' arguments. Errors name the expected value, the actual value and a remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators.coding import word_names, words_by_number
 from vpem.estimators.families import said_categories
+from vpem.estimators.frames import collected
 from vpem.estimators.joined import arrange, is_joined
+from vpem.estimators.refusing import refuse_dates, refuse_words
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -33,21 +35,21 @@ LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
 
 def check_count(name: str, value: Any, smallest: int) -> int:
-    """Whole number of at least `smallest`."""
+    """Validate a whole number of at least `smallest`."""
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < smallest:
         raise ValueError(f"expected {name} to be a whole number, {smallest} or more, got {value!r}")
     return int(value)
 
 
 def check_non_negative(name: str, value: Any) -> float:
-    """Finite number of at least zero."""
+    """Validate a finite number of at least zero."""
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not 0 <= float(value) < math.inf:
         raise ValueError(f"expected {name} to be a finite number, 0 or more, got {value!r}")
     return float(value)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """One of some words."""
+    """Validate one of the given words."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
@@ -55,7 +57,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
 
 @contextmanager
 def unchanged_on_error(estimator: Any) -> Iterator[None]:
-    """A fit that fails leaves the estimator as it was."""
+    """Restore the estimator's attributes if the block raises an error."""
     before = dict(vars(estimator))
     try:
         yield
@@ -66,9 +68,10 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
 
 
 def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Table:
-    """Rows as an array, without a copy where possible; or a table that streams its rows, as it is.
+    """Read rows into an array, without a copy if possible; return a table that streams its rows unchanged.
 
-    Sets, or compares with, `n_features_in_` and `feature_names_in_`. Categories have the codes of an earlier fit.
+    With `reset`, set `n_features_in_` and `feature_names_in_`. Otherwise compare the table with them, and convert
+    categories to the codes of the earlier fit.
     """
     table, words = read_values(estimator, X, reset=reset, min_rows=min_rows)
     if getattr(estimator, "_has_families", False):
@@ -80,8 +83,10 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
 
 
 def read_values(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> tuple[Table, dict[int, list[str]]]:
-    """Read a table's own numbers, and the words that its own codes stand for, by column; see `read_table`."""
+    """Read a table's own numbers, and the words that its own codes represent, by column; see `read_table`."""
     takes_words = getattr(estimator, "_has_families", False)
+    X = collected(X)
+    refuse_dates(X, takes_words=takes_words)
     if takes_words and not getattr(X, "streams_rows", False) and not is_joined(X) and not issparse(X):
         from vpem.tables import Said, code_words  # takes a while
 
@@ -93,7 +98,11 @@ def read_values(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> tu
             raise
     if not reset:
         X = arrange(estimator, X)
-    table = _read_numbers(estimator, X, reset=reset, min_rows=min_rows)
+    try:
+        table = _read_numbers(estimator, X, reset=reset, min_rows=min_rows)
+    except (TypeError, ValueError):
+        refuse_words(X)
+        raise
     names = getattr(estimator, "feature_names_in_", None)
     words = words_by_number(X, names)
     if words and not takes_words:
@@ -119,7 +128,7 @@ def _check_cells(X: Any) -> None:
 
 
 def _read_numbers(estimator: Any, X: Any, *, reset: bool, min_rows: int) -> Table:
-    """The table's own numbers."""
+    """Read and validate the table's own numbers."""
     if not getattr(X, "streams_rows", False):
         table: Table = validate_data(
             estimator,
@@ -129,7 +138,7 @@ def _read_numbers(estimator: Any, X: Any, *, reset: bool, min_rows: int) -> Tabl
             ensure_min_samples=min_rows,
             reset=reset,
         )
-        # scikit-learn's own check would make a mask as large as the table.
+        # scikit-learn's own check would allocate a mask as large as the table.
         for rows in row_chunks(0, len(table), table.shape[1]):
             if count_larger(np.ascontiguousarray(table[rows]), LARGEST_NUMBER):
                 raise ValueError("expected finite numbers or gaps (NaN), got infinity in X")
@@ -153,7 +162,7 @@ def _read_numbers(estimator: Any, X: Any, *, reset: bool, min_rows: int) -> Tabl
 
 
 def check_enough_rows(n_samples: int, name: str, needed: int) -> None:
-    """At least as many rows as components."""
+    """Raise ValueError if there are fewer rows than components."""
     if n_samples < needed:
         raise ValueError(
             f"expected n_samples >= {name}, got n_samples = {n_samples}, {name} = {needed}; "
@@ -162,7 +171,7 @@ def check_enough_rows(n_samples: int, name: str, needed: int) -> None:
 
 
 def shared_seed(random_state: Any) -> int:
-    """Whole number from which all parties make their generators."""
+    """Draw the seed from which all parties make their generators."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(np.iinfo(np.int32).max))
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -177,7 +186,7 @@ def build_network(
     feature_names: Sequence[str] | None,
     seed: int,
 ) -> tuple[Network, Summation]:
-    """Parties and links from an estimator's arguments, with the way in which they add."""
+    """Make the network and the summation from an estimator's arguments."""
     columns = assign_columns(partition, n_features, feature_names)
     network = make_network(columns, graph, hops, shared_generator(seed, HUB_TIES))
     if summation is None:
@@ -192,7 +201,7 @@ def build_network(
 
 
 def check_weights_init(given: Any, n_components: int) -> Array:
-    """Weights on the simplex."""
+    """Validate initial weights: positive, with sum 1."""
     found = finite_array("weights_init", given, (n_components,))
     if (found < 0).any() or not np.isclose(found.sum(), 1.0):
         raise ValueError(f"expected weights_init that are not negative and add up to 1, got {found}")
@@ -202,13 +211,8 @@ def check_weights_init(given: Any, n_components: int) -> Array:
     return weights
 
 
-def check_means_init(means: Any, n_components: int, n_features: int) -> Array:
-    """Means in the order of the table's columns."""
-    return finite_array("means_init", means, (n_components, n_features))
-
-
 def finite_array(name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    """Finite numbers of a given shape."""
+    """Validate an array of finite numbers of a given shape."""
     try:
         found = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):

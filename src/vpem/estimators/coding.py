@@ -1,4 +1,4 @@
-"""Values as a fit has them: categories are numbers 0, 1, 2, ..., whatever they are in the table."""
+"""Coding of categories: in a fit they are numbers 0, 1, 2, ..., whatever they are in the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vpem.core.rows import Rows, Table, row_chunks
 Array = NDArray[np.float64]
 
 MOST_NAMED = 5
-"""Values that are told one by one."""
+"""Largest number of values that a message lists."""
 
 
 UNSEEN = "some categories were not in the fit, and count as not observed"
@@ -28,23 +28,23 @@ class UnseenWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Coding:
-    """What the codes of a model's categories stand for."""
+    """Categories that the codes of a model represent."""
 
     labels: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Column to the names of its categories."""
     numbers: Mapping[int, Array] = field(default_factory=dict)
-    """Column to its values, in ascending order, where these are numbers and no words."""
+    """Column to its values in ascending order, for categories that are numbers."""
 
     def code(self, table: Table, words: Mapping[int, Sequence[str]], names: Sequence[str] | None = None) -> Table:
-        """A table as a fit has it.
+        """Convert a table to the codes of the fit.
 
         Parameters
         ----------
         table : Table of shape (n_rows, n_columns)
         words : mapping
-            Column to what its numbers stand for, where they are codes of words.
+            Column to the words that its codes represent, for columns of words.
         names : sequence of str, optional
-            Of the columns, for warnings.
+            Column names, for warnings.
         """
         changed = {column for column in words if list(words[column]) != list(self.labels.get(column, ()))}
         if not changed and not self.numbers:
@@ -55,7 +55,7 @@ class Coding:
     def code_rows(
         self, rows: Rows, words: Mapping[int, Sequence[str]], names: Sequence[str] | None
     ) -> tuple[Array, list[str]]:
-        """Some rows as a fit has them; and columns with the categories that it has not seen, which are gaps."""
+        """Convert rows to the codes of the fit; also list the unseen categories of each column, which become gaps."""
         found = np.array(rows, dtype=np.float64)
         unseen: list[str] = []
         for column in {*words, *self.numbers}:
@@ -80,14 +80,14 @@ class Coding:
         return found, unseen
 
     def code_numbers(self, column: int, values: Array, name: str) -> Array:
-        """Codes of numbers, (n_rows,), in a column that has words in the fit: of those words that are these numbers.
+        """Codes, (n_rows,), of numbers in a column that has words in the fit, by the words that are these numbers.
 
-        Numbers 0 and 1 are truth values.
+        Numbers 0 and 1 are booleans.
 
         Raises
         ------
         ValueError
-            For numbers that are none of the words.
+            If a number is not among the words.
         """
         labels = self.labels[column]
         if not {label.lower() for label in labels} <= set(TRUTH):
@@ -103,7 +103,7 @@ class Coding:
     def refuse_numbers(self, table: Table, words: Mapping[int, Sequence[str]], names: Sequence[str]) -> None:
         """Raise ValueError if a data frame has numbers where the fit has words that look like numbers.
 
-        They may be these words without their zeros, or codes.
+        Such numbers are ambiguous: they may be the words without leading zeros, or codes.
         """
         columns = [
             column
@@ -121,14 +121,14 @@ class Coding:
                     raise ValueError(_no_words(str(names[column]), self.labels[column], shown) + remedy)
 
     def in_words(self, column: int, values: Array) -> Any:
-        """One column of a decoded table, (n_rows,), with words in place of their codes; None for a gap."""
+        """Return one column of a decoded table, (n_rows,), with words in place of their codes; None for a gap."""
         if column not in self.labels or column in self.numbers:
             return values
         labels = self.labels[column]
         return [None if np.isnan(value) else labels[round(value)] for value in values.tolist()]
 
     def in_cells(self, column: int, values: Array) -> Any:
-        """The same without gaps, as data frames have it: truth values as such, whole numbers as integers."""
+        """Return one column without gaps, (n_rows,), with words, booleans and integers as in data frames."""
         if column in self.numbers:
             is_whole = np.array_equal(self.numbers[column], np.rint(self.numbers[column]))
             return np.rint(values).astype(np.int64) if is_whole else values
@@ -137,7 +137,7 @@ class Coding:
         return self.in_words(column, values)
 
     def decode(self, X: Array) -> Array:
-        """Codes as numbers again, where the table has numbers; (n_rows, n_columns)."""
+        """Replace the codes of numbers by the numbers; (n_rows, n_columns)."""
         found = X.copy()
         for column, ordered in self.numbers.items():
             codes = found[:, column]
@@ -148,7 +148,7 @@ class Coding:
 
 
 class _CodedRows:
-    """Rows of a table, coded as they are read."""
+    """Table whose rows are coded when they are read."""
 
     def __init__(self, coding: Coding, table: Table, words: Mapping[int, Sequence[str]], names: Sequence[str] | None):
         self.coding, self.table, self.words, self.names = coding, table, words, names
@@ -173,7 +173,7 @@ TRUTH = ("false", "true")
 
 
 def _codes_of(words: Sequence[str], labels: Sequence[str]) -> Array:
-    """Code of each word, (n_words,); NaN if it is no label. Programs write truth values each in their own way."""
+    """Code of each word, (n_words,); NaN if it is not a label. Booleans match in upper and lower case."""
     known = {label: float(code) for code, label in enumerate(labels)}
     truth = {label.lower(): code for label, code in known.items() if label.lower() in TRUTH}
     return np.array([known.get(word, truth.get(word.lower(), np.nan)) for word in words], dtype=np.float64)
@@ -194,19 +194,19 @@ def _no_words(name: str, labels: Sequence[str], number: str) -> str:
 
 
 def number_name(value: float) -> str:
-    """A number as the name of its category: no other number has the same."""
+    """Name of a number's category, which is unique to the number."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
 def word_names(estimator: Any) -> frozenset[str]:
-    """Columns in which a fit has words."""
+    """Names of the columns that have words in the fit."""
     names, coding = getattr(estimator, "feature_names_in_", None), estimator._coding
     found = [column for column in coding.labels if column not in coding.numbers]
     return frozenset(str(column) if names is None else str(names[column]) for column in found)
 
 
 def words_by_number(X: Any, names: Sequence[str] | None) -> dict[int, list[str]]:
-    """What the numbers of a table's columns stand for, by the columns' numbers."""
+    """Column number to the words that its codes represent."""
     words = getattr(X, "words", None)
     if not words:
         return {}

@@ -23,10 +23,11 @@ Array = NDArray[np.float64]
 class DistributedDimensionKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Ding, Liu, Huang and Li's algorithm (2016): local clusters span a grid, the server clusters the grid.
 
-    Every party clusters its own columns, and sends its centres and each row's membership, once. A combination of
-    local clusters is a cell of a grid; its place is the centres side by side, its weight the number of rows in it.
-    The server runs a weighted k-means on the cells that are not empty. With a k-means that is optimal in both places
-    the sum of squares is at most 9 times the smallest; a test holds `inertia_` to the inequality behind it.
+    Every party clusters its own columns, and sends its centres and each row's membership once. A combination of
+    local clusters is a cell of a grid. The position of a cell is the concatenation of its centres; its weight is the
+    number of its rows. The server runs a weighted k-means on the cells that are not empty. If both k-means are
+    optimal, the sum of squares is at most 9 times the smallest possible; a test checks the inequality behind this
+    bound on `inertia_`.
 
     The server learns each row's cluster at every party, and the local centres.
 
@@ -34,27 +35,28 @@ class DistributedDimensionKMeans(ClusterMixin, BaseEstimator):  # type: ignore[m
     ----------
     n_clusters : int, default=8
     partition : list, dict or None, default=None
-        Which columns each party holds, as in `VerticalGaussianMixture`; None: one party per column.
+        Columns of each party, as in `VerticalGaussianMixture`; None: one party per column.
     n_local_clusters : int or None, default=None
-        Of each party; None: `n_clusters`, as in the paper. More make a finer grid, at the same number of messages.
+        Number of clusters of each party; None: `n_clusters`, as in the paper. More clusters make a finer grid, with
+        the same number of messages.
     n_init : int, default=10
-        Starts of every k-means.
+        Number of starts of every k-means.
     random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     cluster_centers_ : array of shape (n_clusters, n_features)
     labels_ : array of shape (n_samples,)
-        The cluster of each row's cell.
+        Cluster of each row's cell.
     inertia_ : float
         Sum of squared distances of the rows to their cluster's centre.
     local_inertia_, grid_inertia_ : float
         Sums of squares from rows to cells, and from cells to centres: the square root of `inertia_` is at most the
         sum of theirs.
     n_cells_ : int
-        Cells that are not empty.
+        Number of cells that are not empty.
     traffic_ : Traffic
-        Each party's message: centres, and memberships in as many bytes as they need. The labels stay at the server.
+        One message of each party: centres, and memberships in as few bytes as needed. Labels stay at the server.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class DistributedDimensionKMeans(ClusterMixin, BaseEstimator):  # type: ignore[m
         centres, memberships = [], []
         for held in network.columns:
             own = table[:, held]
-            # Never more clusters than the party can tell apart.
+            # At most one cluster for each distinct row of the party.
             n_own = min(n_local, len(np.unique(own, axis=0)))
             found = KMeans(n_own, n_init=n_init, random_state=random_state.randint(2**31)).fit(own)
             centres.append(found.cluster_centers_.astype(np.float64))

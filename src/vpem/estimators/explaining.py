@@ -1,4 +1,4 @@
-"""What the clusters of a fitted mixture are, and what its gaps would be."""
+"""Description of the clusters of a fitted mixture, and imputation of gaps."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ class ExplainedMixture(ABC):
     _mixture: Mixture
     _coding: Coding = Coding()
     _told_names: Sequence[str] = ()
-    """Of the columns, for people, where `feature_names_in_` is not there because tables have no names."""
+    """Display names of the columns, used if `feature_names_in_` does not exist because the table has no names."""
 
     def profile(self) -> Any:
-        """What each component looks like, column by column, in the columns' units.
+        """Describe each component column by column, in the columns' units.
 
         Returns
         -------
         pandas.DataFrame
             One row for each component and column: `component`, `share` (of all rows), `party`, `column`, `mean` and
-            `deviation` within the component, `overall_mean` and `overall_deviation` of everyone, and `distance`:
-            of the mean from everyone's, in overall deviations, with a sign. If some columns have categories, also
-            `category`, the one whose share is farthest above everyone's, and `category_share`; the distance is then
-            that of the share. Means of words are means of their places in `categories_`, and say little unless there
-            are two. Without pandas a data frame of polars; without both a table of Arrow.
+            `deviation` within the component, `overall_mean` and `overall_deviation` over all components, and
+            `distance`: signed difference between the mean and the overall mean, in overall deviations. If some
+            columns have categories, also `category`, the one whose share exceeds its overall share most, and
+            `category_share`; the distance is then that of the share. The mean of a column of words is the mean of
+            their positions in `categories_`, which is meaningful only for two categories. Without pandas, a polars
+            data frame; without both, an Arrow table.
         """
         found, names, party_of = self._profile(), self._column_names(), self._party_of_column()
         n_components, n_features = found.means.shape
@@ -66,7 +67,7 @@ class ExplainedMixture(ABC):
         )
 
     def _typical(self, found: Profile) -> dict[str, Any]:
-        """Each component's typical category of each column, and its share; nothing if no column has categories."""
+        """Typical category of each component and column, and its share; empty if no column has categories."""
         if not found.categories:
             return {}
         n_components, n_features = found.means.shape
@@ -80,22 +81,22 @@ class ExplainedMixture(ABC):
         return {"category": names, "category_share": shares.ravel()}
 
     def importance(self, by: str = "column") -> Any:
-        """Which columns, or which parties, make the clusters: the information that they give about the component.
+        """Rank columns or parties by the information that they carry about the component.
 
-        This is the mutual information under the fitted model: it needs no rows, and each party can compute its own
+        This is the mutual information under the fitted model. It needs no rows, and each party can compute its own
         part from its own block and the weights.
 
         Parameters
         ----------
         by : {"column", "party"}, default="column"
-            What a column tells by itself, or what all of a party's columns tell together.
+            Information of each column by itself, or of all columns of a party together.
 
         Returns
         -------
         pandas.DataFrame
             Most informative first: `party` and `column` (or `party` alone), `information` in nats, `error` (standard
-            error, where rows of the model had to be drawn; else 0), and `share` of the entropy of the components,
-            which is the most that there is to tell. Otherwise as `profile`.
+            error if the value was estimated from rows drawn from the model; else 0), and `share` of the entropy of
+            the components, which bounds the information. Without pandas, the same kinds of table as `profile`.
         """
         checks.check_choice("by", by, ("column", "party"))
         if by == "column":
@@ -114,9 +115,9 @@ class ExplainedMixture(ABC):
         return frames.make_frame(columns)
 
     def certainty(self, X: ArrayLike) -> Certainty:
-        """How sure the model is of the labels of some rows, and which components are confused.
+        """Summarize how certain the labels of some rows are, and which components are confused.
 
-        A model that does not describe the data can be sure and wrong: see `verdict_`.
+        A model that does not describe the data can be certain and wrong: see `verdict_`.
 
         Parameters
         ----------
@@ -125,7 +126,7 @@ class ExplainedMixture(ABC):
         Returns
         -------
         Certainty
-            Counts and shares, which say nothing of single rows.
+            Counts and shares, without information on single rows.
         """
         parts = [found[is_there] for found, _, is_there in self._evaluate(X)]
         responsibilities = np.concatenate(parts)
@@ -134,32 +135,35 @@ class ExplainedMixture(ABC):
         return meaning.make_certainty(responsibilities)
 
     def unusual_rows(self, X: ArrayLike, n_rows: int = 20) -> Any:
-        """Rows that fit badly: for the party that may see the rows, not for a page that is passed on.
+        """Return the rows that fit worst.
+
+        The result is about single rows: it is meant for a party that may see them, not for a shared report.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         n_rows : int, default=20
-            How many.
+            Number of rows to return.
 
         Returns
         -------
         pandas.DataFrame
-            Worst first: `row` (its number in X), `tail_probability` that a row of the model with the same gaps fits
-            as badly (at least 1 in 2001; some rows of a large table have small ones by chance), `score` (log-density
-            against the expected one, in deviations), `log_density`, `component`, and the `column` farthest from the
-            component's mean, with its `distance` in the component's deviations. Otherwise as `profile`. Only
-            `log_density` depends on units: to compare amounts with zeros, their densities are taken per deviation of
-            all amounts ("zeros": of their logarithms).
+            Worst first: `row` (its number in X), `tail_probability` that a row drawn from the model, with the same
+            gaps, fits as badly (at least 1 in 2001; some rows of a large table have small ones by chance), `score`
+            (difference between log-density and expected log-density, in deviations), `log_density`, `component`, and
+            the `column` farthest from the component's mean, with its `distance` in the component's deviations.
+            Without pandas, the same kinds of table as `profile`. Only `log_density` depends on units: to compare
+            amounts with zeros, the other values use densities per deviation of all amounts ("zeros": of their
+            logarithms).
         """
         found, names = self._unusual_rows(X, n_rows), self._column_names()
         return frames.make_frame({**found, "column": [names[column] for column in found["column"]]})
 
     def pooling_gains(self, X: ArrayLike) -> Any:
-        """What pairs of blocks would gain by pooling their columns, at least: see `hops`.
+        """Bound from below the gain of pooling the columns of each pair of blocks: see `hops`.
 
-        A lower bound on the information between them, given the component, which independent blocks leave out. It
-        follows from the contributions alone, which parties send anyway: no column is needed for it.
+        The gain is the information between two blocks, given the component, which a model with independent blocks
+        omits. The bound follows from the contributions alone, which parties send anyway; it needs no columns.
 
         Parameters
         ----------
@@ -168,7 +172,8 @@ class ExplainedMixture(ABC):
         Returns
         -------
         pandas.DataFrame
-            Largest first: `one` and `other` (roots of the blocks) and `nats` per row. Otherwise as `profile`.
+            Largest first: `one` and `other` (roots of the blocks) and `nats` per row. Without pandas, the same kinds
+            of table as `profile`.
         """
         found, roots = self._pooling_gains(X), [str(hub.root) for hub in self._network.named_hubs()]
         order = sorted(found, key=lambda pair: -found[pair])
@@ -181,25 +186,25 @@ class ExplainedMixture(ABC):
         )
 
     def impute(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """Fill gaps (NaN) with what the model expects, given what a row has.
+        """Fill gaps (NaN) with their expected values, given the observed values of the row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         return_std : bool, default=False
-            Also return how far off that may be.
+            Also return the standard deviations of the imputed values.
 
         Returns
         -------
         filled : as X
-            A table of the same kind: a data frame keeps its index, names and types; a dict of tables becomes such a
-            dict, in which every party has all rows and ids, in the order of ``vpem.tables.join(X, on).ids``, and a
-            missing party gets a table; an array stays one of numbers or of objects; paths and joined tables become
-            data frames. Only gaps change: a category that the fit has not seen stays. A gap in a column of categories
-            becomes the most probable category, which is a code in an array of numbers.
+            A table of the same kind. A data frame keeps its index, names and types. A dict of tables gives a dict in
+            which every party, including a missing one, has a table with all rows and ids, in the order of
+            ``vpem.tables.join(X, on).ids``. An array gives an array of numbers or of objects. Paths and joined
+            tables give data frames. Only gaps change: a category that was not in the fit stays. A gap in a column of
+            categories becomes the most probable category, which is a code in an array of numbers.
         deviations : as X
-            Standard deviations of what was filled in, 0 elsewhere; of categories, the probability that it is
-            another one. Only with `return_std`.
+            Standard deviations of the imputed values, 0 elsewhere; for categories, the probability of any other
+            category. Only with `return_std`.
         """
         check_is_fitted(self, "weights_")
         X = frames.collected(X)
@@ -209,7 +214,7 @@ class ExplainedMixture(ABC):
         _, density, blocks, columns = self._parts()
         start, filled, deviations = 0, np.empty(table.shape), np.empty(table.shape)
         for responsibilities, _, _ in self._evaluate(source):
-            # What each component expects takes as much room as the components' number of tables.
+            # Expected values are computed for every component, so memory grows with their number: use small chunks.
             for own in row_chunks(0, len(responsibilities), table.shape[1] * responsibilities.shape[1]):
                 rows = slice(start + own.start, start + own.stop)
                 part = np.asarray(table[rows], dtype=np.float64)
@@ -224,15 +229,15 @@ class ExplainedMixture(ABC):
         return result, self._like(X, source, Deviations(there, words, deviations, self._coding))
 
     def _like(self, X: Any, source: Any, filling: Filling) -> Any:
-        """A table of the kind of X, of which `source` is what the parties' tables are side by side."""
+        """Return a table of the kind of X; `source` is X with the parties' tables joined."""
         if isinstance(X, Mapping) and source is not X:
             return filling.like_tables(X, source, party_columns(self))
         return filling.like(X, self._column_names())
 
-    # What figures, the program and the report take from
+    # Data for figures, the program and the report
 
     def _unusual_rows(self, X: ArrayLike, n_rows: int) -> dict[str, Any]:
-        """See `unusual_rows`; the column by its number."""
+        """Columns of `unusual_rows`, with column numbers in place of names."""
         checks.check_count("n_rows", n_rows, 1)
         check_is_fitted(self, "weights_")
         parts = list(zip(*self._evaluate(X), strict=True))
@@ -247,7 +252,7 @@ class ExplainedMixture(ABC):
         spread = np.where(found.deviations > 0, found.deviations, 1.0)
         distances = (rows - found.means[labels]) / spread[labels]
         for column, own in found.categories.items():
-            # A Gaussian is as unlikely, against its peak, at this distance.
+            # The distance at which a Gaussian density, relative to its peak, equals the category's probability.
             codes = np.nan_to_num(rows[:, column]).astype(np.intp)
             surprise = np.sqrt(-2 * np.log(np.maximum(own[labels, codes], 1e-300)))
             distances[:, column] = np.where(np.isnan(rows[:, column]), np.nan, surprise)
@@ -263,7 +268,7 @@ class ExplainedMixture(ABC):
         }
 
     def _pooling_gains(self, X: ArrayLike) -> dict[tuple[int, int], float]:
-        """See `pooling_gains`; blocks by their numbers."""
+        """Gains of `pooling_gains`, by pairs of block numbers."""
         check_is_fitted(self, "weights_")
         responsibilities = np.concatenate([found for found, _, _ in self._evaluate(X)])
         table = np.asarray(self._read(X)[0 : len(responsibilities)], dtype=np.float64)
@@ -278,7 +283,7 @@ class ExplainedMixture(ABC):
         return meaning.make_profile(*self._parts(), self._coding.numbers)
 
     def _column_information(self) -> list[Information]:
-        """Of each column by itself, in the order of the table."""
+        """Information of each column by itself, in the order of the table."""
         check_is_fitted(self, "weights_")
         found: dict[int, Information] = {}
         weights, density, blocks, columns = self._parts()
@@ -287,7 +292,7 @@ class ExplainedMixture(ABC):
         return [found[column] for column in range(len(found))]
 
     def _party_information(self) -> list[Information]:
-        """Of each party's columns together, in the order of `partition_`."""
+        """Information of each party's columns together, in the order of `partition_`."""
         check_is_fitted(self, "weights_")
         weights, density, blocks, columns = self._parts()
         by_column = self._column_information()
@@ -302,7 +307,7 @@ class ExplainedMixture(ABC):
         return found
 
     def _parts(self) -> tuple[Array, Any, Sequence[Any], list[list[int]]]:
-        """Weights, density, blocks and their columns."""
+        """Return the weights, the density, the blocks and their columns."""
         columns = [own.tolist() for own in self._network.block_columns]
         return self.weights_, self._mixture.density, self._mixture.blocks, columns
 
@@ -319,4 +324,4 @@ class ExplainedMixture(ABC):
 
     @abstractmethod
     def _evaluate(self, X: ArrayLike) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
-        """Responsibilities, log-densities and which rows there are, some rows at a time."""
+        """Yield responsibilities, log-densities and a mask of the rows with some value, in chunks of rows."""

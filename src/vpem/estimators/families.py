@@ -1,4 +1,4 @@
-"""Which family each column has: as the user says, or as its party finds from its type and its values alone."""
+"""Families of the columns: given by the user, or chosen by each party from the types and values of its columns."""
 
 from __future__ import annotations
 
@@ -19,50 +19,53 @@ Array = NDArray[np.float64]
 AUTO = "auto"
 
 FEW_WORDS = 50
-"""Different words up to which a column has categories, and no free text."""
+"""Largest number of distinct words in a column of categories; a column with more is free text."""
 
 FEW_VALUES = 10
-"""Different whole numbers up to which they are categories."""
+"""Largest number of distinct whole numbers in a column that is taken as categorical."""
 
 MANY_ZEROS = 0.1
-"""Share of zeros from which on amounts have their own family."""
+"""Smallest share of zeros for which amounts get the family "zeros"."""
 
 SMALL_COUNTS = 20.0
-"""Whole numbers whose mean is below this are counts."""
+"""Upper limit on the mean of whole numbers that are taken as counts."""
 
 HEAP = 0.2
-"""Whole numbers of which one value has this share are counts: a Gaussian would fall into it."""
+"""Share of one value from which whole numbers are taken as counts: a Gaussian would collapse onto that value."""
 
 ROWS_OF_AN_ID = 20
-"""Whole numbers that grow from row to row, in so many rows, are an id or a clock."""
+"""Smallest number of rows in which whole numbers that grow from row to row are taken as an id or a clock."""
 
 
 class Facts(NamedTuple):
-    """What a party sees of one column."""
+    """Summary of one column's values, computed by its party."""
 
     distinct: Array | None
-    """Different values in ascending order; None: too many."""
+    """Distinct values in ascending order; None if they are too many."""
     is_whole: bool
     smallest: float
     largest: float
     mean: float
     share_of_zeros: float
     largest_share: float
-    """Of the rows with the most common value, of whole numbers that are not too large."""
+    """Share of the rows with the most common value, among whole numbers from 0 to below `MOST_VALUES`."""
     grows: bool
-    """Whether each value is larger than the last."""
+    """True if the values are whole numbers, each larger than the one before, in at least `ROWS_OF_AN_ID` rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Families:
-    """The families of a table's columns, and what their codes stand for."""
+    """Families of a table's columns, and the coding of its categories."""
 
     texts: tuple[str, ...]
     coding: Coding
 
 
 def said_categories(given: Any, partition: Any = None) -> frozenset[str] | None:
-    """Names of columns that are categories because the user says so, whatever their texts look like; None: all."""
+    """Names of the columns that the user declared categorical; None if all columns are.
+
+    Their texts are categories, whatever they look like.
+    """
     if not isinstance(given, Mapping):
         return None if given == "categorical" else frozenset()
     keys = [key for key, text in given.items() if str(text).partition(":")[0] == "categorical"]
@@ -77,15 +80,16 @@ def find_families(
     parties: Mapping[Hashable, Sequence[int]],
     names: Sequence[str] | None,
 ) -> Families:
-    """Decide on each column.
+    """Choose the family of each column.
 
     Parameters
     ----------
     given : "auto", another family, or dict
-        A family for all columns; or one for each column, by name or number, or for each party; others are found.
+        A family for all columns; or a dict from columns, by name or number, or from parties to families. The families
+        of other columns are chosen from their values.
     table : Table of shape (n_rows, n_columns)
     words : mapping
-        Column to what its numbers stand for, where they are codes of words.
+        Column to the words that its codes represent, for columns of words.
     parties : mapping
         Party to its columns.
     names : sequence of str, optional
@@ -93,7 +97,7 @@ def find_families(
     Raises
     ------
     ValueError
-        With all columns that no family can take.
+        If no family fits some columns; the message lists all of them.
     """
     wanted = _wanted(given, table.shape[1], parties, names)
     texts, problems = [], []
@@ -122,7 +126,7 @@ def find_families(
 
 
 def look_at(table: Table) -> list[Facts]:
-    """Look at all rows once, a chunk at a time."""
+    """Summarize each column in one pass over the rows, a chunk at a time."""
     n_columns = table.shape[1]
     found = [_Looker() for _ in range(n_columns)]
     for rows in row_chunks(0, len(table), n_columns):
@@ -133,7 +137,7 @@ def look_at(table: Table) -> list[Facts]:
 
 
 class _Looker:
-    """Looks at one column."""
+    """Accumulator of the facts about one column."""
 
     def __init__(self) -> None:
         self.distinct: Array | None = np.empty(0)
@@ -143,7 +147,7 @@ class _Looker:
         self.is_whole = self.grows = True
 
     def add(self, x: Array) -> None:
-        """Some more rows."""
+        """Add the values of further rows; gaps are ignored."""
         x = x[~np.isnan(x)]
         if not len(x):
             return
@@ -161,7 +165,7 @@ class _Looker:
             self.counts += np.bincount(small.astype(np.intp), minlength=MOST_VALUES)
 
     def facts(self) -> Facts:
-        """What was seen."""
+        """Return the facts about all rows added so far."""
         n = max(self.n, 1)
         return Facts(
             self.distinct,
@@ -176,7 +180,7 @@ class _Looker:
 
 
 def _decide(wanted: str, facts: Facts, words: Sequence[str] | None) -> str:
-    """The family of one column as a text with all that belongs to it."""
+    """Return the family of one column as text, with its parameters."""
     n_different = None if facts.distinct is None else len(facts.distinct)
     if n_different == 0:
         raise ValueError("has no value at all; leave it out")
@@ -218,7 +222,7 @@ def _decide(wanted: str, facts: Facts, words: Sequence[str] | None) -> str:
 
 
 def _guess(facts: Facts) -> str:
-    """By the values alone."""
+    """Choose a family from the values alone."""
     if facts.distinct is not None and len(facts.distinct) == 2:
         return "categorical"
     if facts.is_whole:
@@ -238,7 +242,7 @@ def _guess(facts: Facts) -> str:
 def _wanted(
     given: Any, n_columns: int, parties: Mapping[Hashable, Sequence[int]], names: Sequence[str] | None
 ) -> list[str]:
-    """What was said of each column."""
+    """Return the family requested for each column, "auto" by default."""
     if isinstance(given, str):
         return [checked_family(given)] * n_columns
     if not isinstance(given, Mapping):
@@ -261,7 +265,7 @@ def _wanted(
 
 
 def checked_family(text: Any) -> str:
-    """A family that there is, with or without what belongs to it."""
+    """Validate the name of a family; drop the number of values of categories and counts."""
     if not isinstance(text, str):
         raise TypeError(f"expected a family as a text, such as 'categorical', got {text!r}")
     if text not in (AUTO, "categorical", "counts", "poisson", "angles"):

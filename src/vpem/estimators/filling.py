@@ -1,4 +1,4 @@
-"""Imputed tables: the caller's own table, in which only the gaps have changed."""
+"""Imputed tables: the caller's own table, in which only the gaps change."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Filling:
     values: Array
     """The table's own numbers, and its own codes in columns of words."""
     words: Mapping[int, Sequence[str]]
-    """Column to the words that these codes stand for."""
+    """Column to the words that these codes represent."""
     expected: Array
     """Imputed numbers, and codes of the fit in columns of words; used in gaps only."""
     coding: Coding
     """The fit's codes of categories."""
 
     def column(self, number: int, own: Sequence[Any] | None = None) -> Any:
-        """One column without gaps, (n_rows,), with words and booleans in place of codes.
+        """Return one column without gaps, (n_rows,), with words and booleans in place of codes.
 
         Parameters
         ----------
         number : int
         own : sequence of shape (n_rows,), optional
-            The cells of the caller's table; by default they follow from `values` and `words`.
+            Cells of the caller's table; by default computed from `values` and `words`.
         """
         values, words = self.values[:, number], self.words.get(number)
         if own is None:
@@ -115,11 +115,11 @@ class Filling:
         return found.set_index(index) if index else found
 
     def _changed(self) -> list[int]:
-        """Columns with gaps."""
+        """Numbers of the columns with gaps."""
         return [int(number) for number in np.flatnonzero(np.isnan(self.values).any(axis=0))]
 
     def _typed(self, column: Any, cells: Sequence[Any] | None, number: int, kind: str) -> Any:
-        """One column of a data frame; its own cells are `cells`, by default those of `column`."""
+        """Return one column of a data frame without gaps; its own cells are `cells`, by default those of `column`."""
         if cells is None and frames.has_doubles(column, kind):
             return frames.typed(self._numbers[:, number], None, kind)
         return frames.typed(self.column(number, frames.cells_of(column) if cells is None else cells), column, kind)
@@ -142,7 +142,7 @@ class Deviations(Filling):
     """Standard deviations of imputed values, 0 elsewhere; numbers in every column."""
 
     def column(self, number: int, own: Sequence[Any] | None = None) -> Any:  # noqa: ARG002
-        """One column, (n_rows,)."""
+        """Return the deviations of one column, (n_rows,)."""
         return self._numbers[:, number]
 
     def _changed(self) -> list[int]:

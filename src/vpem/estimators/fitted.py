@@ -1,4 +1,4 @@
-"""What a fitted mixture can do; all of it exactly, with the assembled model."""
+"""Methods of a fitted mixture. All use the assembled model and are exact."""
 
 from __future__ import annotations
 
@@ -46,32 +46,32 @@ class FittedMixture(ExplainedMixture):
     def predict_proba(self, X: Data) -> Array:
         """Responsibilities under the assembled model; (n_samples, n_components).
 
-        Gaps are marginalized; a row in which everything is missing gets the weights. A row so far from every
-        component that its squared distances cannot be added is an error.
+        Gaps are marginalized; the responsibilities of a row without any value are the weights. A row so far from
+        every component that its squared distances overflow is an error.
         """
         return np.concatenate([responsibilities for responsibilities, *_ in self._evaluate(X)])
 
     def score_samples(self, X: Data) -> Array:
-        """Log-density of each row (of what it has) under the assembled model; (n_samples,)."""
+        """Log-density of the observed values of each row under the assembled model; (n_samples,)."""
         return np.concatenate([log_likelihoods for _, log_likelihoods, _ in self._evaluate(X)])
 
     @counts_each_row_once
     def score(self, X: Data, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
-        """Mean log-density per row under the assembled model; rows without any value do not count."""
+        """Mean log-density per row under the assembled model; rows without any value are ignored."""
         total, n_rows = self._total(X)
         return total / n_rows
 
     def sample(self, n_samples: int = 1) -> tuple[Any, NDArray[np.intp]]:
-        """Draw rows from the assembled model, as scikit-learn does: component after component.
+        """Draw rows from the assembled model, grouped by component as in scikit-learn.
 
         Returns
         -------
         X : table of shape (n_samples, n_features)
-            Of the same kind as the table of the fit: a data frame of the same library, with its names and words; a
-            dict of tables, in which rows are numbered as their ids; or an array (of objects, if it has words). A
-            loaded model knows names but no library, and returns data frames as `profile` does.
+            Table of the same kind as that of the fit: a data frame of the same library, with its names and words; a
+            dict of tables, whose ids are row numbers; or an array (of objects, if it has words). A loaded model has
+            column names but no library, and returns the same kinds of table as `profile`.
         y : array of shape (n_samples,)
-            The rows' components.
+            Component of each row.
         """
         X, labels = self._draw(n_samples)
         columns, on = self._in_cells(X), getattr(self, "on_", None)
@@ -94,7 +94,7 @@ class FittedMixture(ExplainedMixture):
         return frames.make_frame(dict(zip(names, columns, strict=True)), kind), labels
 
     def _in_cells(self, X: Array) -> list[Any]:
-        """Columns of drawn rows, (n_rows,) each, with words, booleans and integers in place of codes."""
+        """Convert drawn rows to columns, (n_rows,) each, with words, booleans and integers in place of codes."""
         found: list[Any] = [self._coding.in_cells(number, values) for number, values in enumerate(X.T)]
         density = self._mixture.density
         for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
@@ -115,23 +115,23 @@ class FittedMixture(ExplainedMixture):
         return self._coding.decode(X), labels
 
     def bic(self, X: Data) -> float:
-        """Bayesian information criterion on X; the lower, the better. Parameters count as the blocks have them.
+        """Bayesian information criterion on X, with the number of parameters of the blocks; the lower, the better.
 
-        It compares models whose columns have the same kind of log-densities: that of a probability (of categories
-        and counts) says nothing beside that of a density, which depends on the column's unit.
+        Compare only models whose columns have the same kind of log-densities: log-probabilities (of categories and
+        counts) and log-densities, which depend on the column's unit, are not comparable.
         """
         total, n_rows = self._total(X)
         return -2 * total + self._n_parameters() * math.log(n_rows)
 
     def aic(self, X: Data) -> float:
-        """Akaike information criterion on X; the lower, the better. Parameters count as the blocks have them."""
+        """Akaike information criterion on X, with the number of parameters of the blocks; the lower, the better."""
         return -2 * self._total(X)[0] + 2 * self._n_parameters()
 
     def icl(self, X: Data) -> float:
-        """Integrated completed likelihood on X, as BIC has it; the lower, the better.
+        """Integrated completed likelihood on X, on the scale of BIC; the lower, the better.
 
-        It is `bic` plus twice the entropy of the responsibilities: components that overlap count as worse, so that
-        it asks for clusters where BIC asks for a density.
+        It is `bic` plus twice the entropy of the responsibilities. It penalizes components that overlap: it selects
+        a number of clusters, while BIC selects a density.
         """
         entropy = 0.0
         for responsibilities, _, is_there in self._evaluate(X):
@@ -140,7 +140,7 @@ class FittedMixture(ExplainedMixture):
         return self.bic(X) + 2 * entropy
 
     def _total(self, X: Data) -> tuple[float, int]:
-        """Log-density of all rows, and how many have some value."""
+        """Sum of the rows' log-densities, and the number of rows with some value."""
         parts = [part[1:] for part in self._evaluate(X)]
         scores, is_there = map(np.concatenate, zip(*parts, strict=True))
         if not is_there.any():
@@ -148,7 +148,7 @@ class FittedMixture(ExplainedMixture):
         return float(scores.sum()), int(is_there.sum())
 
     def _evaluate(self, X: Data) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
-        """Responsibilities and log-densities of X, and which rows have some value; some rows at a time."""
+        """Yield responsibilities, log-densities and a mask of the rows with some value, in chunks of rows."""
         check_is_fitted(self, "weights_")
         table = checks.read_table(self, X, reset=False)
         log_weights = np.log(self.weights_)
@@ -163,13 +163,13 @@ class FittedMixture(ExplainedMixture):
             with one_blas_thread():
                 sums = [halves.contribute(tile)[0].T for tile in halves.tiles(chunk, rows.start)]
             found = normalize(np.concatenate(sums) + log_weights)
-            for row in np.flatnonzero(~(found[1] > LOWEST)):  # cut off: all components would be equally likely
+            for row in np.flatnonzero(~(found[1] > LOWEST)):  # clipped: all components would seem equally likely
                 raise self._too_far(chunk[row], rows.start + row)
             is_there: NDArray[np.bool_] = np.asarray(~np.isnan(chunk).all(axis=1))
             yield *found, is_there
 
     def _too_far(self, row: NDArray[np.floating], number: int) -> ValueError:
-        """What to raise for a row whose squared distances from all components are too large to be added."""
+        """Make the error for a row whose squared distances from all components overflow."""
         density, deviations = self._mixture.density, np.empty(self.means_.shape)
         names = self._column_names()
         for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
@@ -186,7 +186,7 @@ class FittedMixture(ExplainedMixture):
         return too_large(row[column], column, party, why)
 
     def _measures(self) -> dict[str, str]:
-        """What the log-densities of each column, by name, are of; see `Density.measure`."""
+        """Column name to the measure of its log-densities; see `Density.measure`."""
         names, density = self._column_names(), self._mixture.density
         return {
             names[column]: density.measure(block, place)
@@ -195,7 +195,7 @@ class FittedMixture(ExplainedMixture):
         }
 
     def _n_parameters(self) -> int:
-        """Free parameters of the block structure."""
+        """Number of free parameters of the block structure."""
         n_components = len(self.weights_)
         blocks = map(self._mixture.density.n_block_parameters, self._mixture.blocks)
         return n_components - 1 + sum(blocks)

@@ -1,4 +1,4 @@
-"""How a mixture is fitted: by a simulated network, by agents, or row after row from a stream."""
+"""Fits of a mixture: by a simulated network, by agents, or step by step from a stream of rows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
-from vpem.core.rows import Table
+from vpem.core.rows import Table, without_rows
 from vpem.core.settings import ACCELERATIONS, STARTS, Agreement, Settings
 from vpem.estimators import checks, judging
 from vpem.estimators.fitted import FittedMixture
 from vpem.estimators.joined import Data, join_to_fit
 from vpem.estimators.progress import Progress
+from vpem.estimators.row_counts import count_rows
 from vpem.estimators.second_look import Sample, check_sample, take_sample
 from vpem.estimators.units import Units, find_units
 from vpem.estimators.weighting import counts_each_row_once
+from vpem.overlap import RowSummary
 from vpem.simulation import fit as simulated
+from vpem.simulation.certificate import Certificate, certify
 from vpem.simulation.channel import Channel
-from vpem.simulation.em import Certificate, MixtureFit, certify
-from vpem.simulation.fit import begin
-from vpem.simulation.model import Mixture, Problem, make_problem
+from vpem.simulation.fit import make_start
+from vpem.simulation.model import Mixture, MixtureFit, Problem, find_holders, make_problem
 from vpem.simulation.streams import Stream, online_step
 from vpem.simulation.threads import one_blas_thread
 from vpem.verdict import Facts, Finding, judge
@@ -42,11 +44,11 @@ from vpem.verdict import Facts, Finding, judge
 Array = NDArray[np.float64]
 
 compile_once = cache(warm_up)
-"""Once per process."""
+"""Compile the kernels, once per process."""
 
 
 class FittingMixture(FittedMixture):
-    """The fits of a mixture estimator, whose arguments are its attributes."""
+    """Fitting methods of a mixture estimator. The constructor's arguments are attributes of the estimator."""
 
     n_components: int
     partition: Any
@@ -70,6 +72,7 @@ class FittingMixture(FittedMixture):
     log_likelihood_: float
     traffic_: Traffic
     certificate_: Certificate
+    rows_: RowSummary
     _summation: Summation
     _seed: int
     _last_lower_bounds: Array | None
@@ -92,12 +95,13 @@ class FittingMixture(FittedMixture):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or dict
-            All parties' columns; numpy, pandas or polars. Or party to its own table, joined as `vpem.tables.join`
-            does: the parties are then the partition. All methods take such dicts too; a party may be missing there.
+            Columns of all parties, as a numpy array or a data frame of pandas or polars. Or a dict from party to its
+            own table: the tables are joined by `vpem.tables.join`, and the parties are the partition. All methods
+            accept such dicts; methods other than `fit` also accept dicts in which a party is missing.
         y : ignored
         on : str or sequence of str, optional
-            With a dict: the columns that every table has and that name its rows. The results' rows are in the order
-            of ``vpem.tables.join(X, on).ids``.
+            Id columns that every table of a dict has. The rows of the results are in the order of
+            ``vpem.tables.join(X, on).ids``.
 
         Returns
         -------
@@ -107,9 +111,9 @@ class FittingMixture(FittedMixture):
             return self._fit(join_to_fit(self, X, on))
 
     def check_arguments(self) -> Self:
-        """Raise for arguments that are wrong whatever the data are; `fit` does so too.
+        """Raise an error for arguments that are invalid for any data.
 
-        For programs that want to know before they read a table.
+        `fit` makes the same checks. Programs call this method to fail before they read a table.
         """
         self._settings()
         checks.check_count("n_init", self.n_init, 1)
@@ -128,15 +132,17 @@ class FittingMixture(FittedMixture):
         *,
         on: str | Sequence[str] | None = None,
     ) -> Self:
-        """Take one step of stepwise EM with new rows: for streams.
+        """Take one step of stepwise EM with new rows, for streams.
 
-        The first call starts from its rows, as `fit` would; at the t-th call the new rows count for ``t ** -0.7`` and
-        all earlier ones for the rest. A call after `fit` begins anew. Traffic and `repairs_` add up over the calls.
+        The first call chooses a start from its rows, as `fit` does. At the t-th call the new rows have weight
+        ``t ** -0.7``, and all earlier rows together have the remaining weight. A call after `fit` starts a new
+        stream. Traffic and `repairs_` accumulate over the calls.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            New rows of the same columns; the first time at least `n_components`. Or a dict of tables, as for `fit`.
+            New rows of the same columns; at least `n_components` rows in the first call. Or a dict of tables, as for
+            `fit`.
         y : ignored
         on : str or sequence of str, optional
             As for `fit`; needed in the first call only.
@@ -154,30 +160,30 @@ class FittingMixture(FittedMixture):
         return self.fit(X, y, on=on).predict(X)
 
     def about_the_sum(self, n_features: int) -> list[Finding]:
-        """What can be said of the network's sum before a fit: findings as in `verdict_`, empty if it is near enough.
+        """Return findings on the accuracy of the network's sum before a fit; empty if it is accurate enough.
 
         Parameters
         ----------
         n_features : int
-            Columns of the table.
+            Number of columns of the table.
         """
         arguments = self._held or self.partition, self.graph, self.hops, self.summation
         network, summation = checks.build_network(*arguments, n_features, None, 0)
         return judging.about_the_sum(summation, network)
 
-    # What the estimators differ in
+    # Methods that each estimator defines
 
     @abstractmethod
     def _density(self) -> Density:
-        """How columns are distributed; raises for arguments that are wrong."""
+        """Return the density of the columns; raise an error for invalid arguments."""
 
     @abstractmethod
     def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
-        """Parameters that the user gave of each block's start, by name."""
+        """Return the initial parameters that the user gave for each block, by name."""
 
     @abstractmethod
     def _show(self, mixture: Mixture) -> None:
-        """Set the fitted attributes that not every estimator has."""
+        """Set the fitted attributes that are specific to the estimator."""
 
     # Fits
 
@@ -192,8 +198,13 @@ class FittingMixture(FittedMixture):
         table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
         network, summation, seed = self._build(table, settings, goes_on="warm_start=False" if goes_on else "")
+        names = getattr(self, "feature_names_in_", range(table.shape[1]))
+        self.rows_ = count_rows(table, network, summation, [*map(str, names)], X)
         table, settings = self._with_families(table, network, settings, goes_on=goes_on)
         units = self._units(table, network, settings, goes_on=goes_on)
+        holders = find_holders(table, network, summation)
+        if holders is not None:
+            units = units.for_rows(without_rows(table, holders))
         progress.shift = units.shift
         for finding in judging.about_the_sum(summation, network):
             progress.note(f"{finding.sentence} Try: {finding.remedy}.")
@@ -211,12 +222,14 @@ class FittingMixture(FittedMixture):
             before = units.fit(self._last_fit(), network, back=False) if goes_on else None
             everything = {"overall": problem.overall, "before": before}
             result = simulated.fit(table, network, agreement, given, progress, **everything)  # type: ignore[arg-type]
+        if holders is not None and holders.n_left_out:  # certificate and verdict use only the rows of the fit
+            problem = make_problem(without_rows(table, holders), network, summation, settings.density)
         is_start_found = not goes_on and agreement.init_params != "given"
-        facts = {"is_stopped": progress.stopped, "is_start_found": is_start_found}
+        facts = {"is_stopped": progress.stopped, "is_start_found": is_start_found, "holders": holders}
         return self._end_fit(problem, settings, seed, units, result, facts)
 
     def _last_fit(self) -> MixtureFit:
-        """What a fit with `warm_start` goes on with."""
+        """Return the last fit, which `warm_start` continues."""
         bounds = () if self._last_lower_bounds is None else (self._last_lower_bounds,)
         return MixtureFit(self._mixture, bounds, self.converged_, (), self.traffic_)
 
@@ -227,32 +240,33 @@ class FittingMixture(FittedMixture):
         seed: int,
         units: Units,
         result: MixtureFit,
-        about: dict[str, bool],
+        about: dict[str, Any],
     ) -> Self:
-        """Set the fitted attributes, certificate and verdict included; warn of what is wrong."""
+        """Set the fitted attributes, including certificate and verdict; warn about severe findings."""
         self._keep(problem.network, problem.summation, settings, seed, units, result, result.traffic)
         self.repairs_ = list(result.repairs)
-        certificate = certify(problem, result.mixture, settings)
+        certificate = certify(problem, result.mixture, settings, result.disagreement)
         self.certificate_ = units.certificate(certificate)
         assert self.certificate_.log_likelihood is not None, "computed just now"
         self.log_likelihood_ = self.certificate_.log_likelihood
         self.disagreement_ = self.certificate_.disagreement
         self._stream = None
         self._stream_is_lost = False
-        facts = judging.gather_facts(problem, settings, result, certificate, **about)
+        facts = judging.gather_facts(problem, settings, result, certificate, scale=units.scale, **about)
+        facts = replace(facts, rows=self.rows_)
         self._judge(facts, take_sample(problem, result, units.scale))
         judging.warn(judge(self._named(facts)), is_stopped=about["is_stopped"], stacklevel=5)
         return self
 
     def _judge(self, facts: Facts, sample: Sample | None = None) -> None:
-        """Keep what `verdict_` is made from."""
+        """Store the facts and the sample from which `verdict_` is computed."""
         self._facts, self._sample, self._verdict = facts, sample, None
 
     @property
     def verdict_(self) -> list[Finding]:
-        """Findings, the worst first; `vpem.verdict.colour(model.verdict_)` sums them up.
+        """Findings, the worst first; `vpem.verdict.colour(model.verdict_)` summarizes them.
 
-        Some checks fit smaller models to a sample of the rows. They run when the verdict is read for the first time.
+        Some checks fit smaller models to a sample of the rows. They run when the verdict is first read.
         """
         if not hasattr(self, "_verdict"):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet, so it has no verdict_")
@@ -266,18 +280,18 @@ class FittingMixture(FittedMixture):
         self._verdict = findings
 
     def _look_again(self) -> None:
-        """Run the checks of the sample, once, and drop it."""
+        """Run the checks on the sample once, then drop the sample."""
         if getattr(self, "_sample", None) is not None:
             assert self._sample is not None, "just seen"
             self._facts, self._sample = replace(self._facts, **check_sample(self._sample)), None
 
     def __getstate__(self) -> Any:
-        """Copies and pickles have the findings, not the rows from which they are made."""
+        """Return the state for copies and pickles: with the findings, without the rows of the sample."""
         self._look_again()
         return super().__getstate__()
 
     def _named(self, facts: Facts) -> Facts:
-        """Facts with columns by their names, where they have some."""
+        """Return the facts with column names in place of column numbers, if the columns have names."""
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             return facts
@@ -287,7 +301,12 @@ class FittingMixture(FittedMixture):
 
         blocks = [replace(block, columns=[*map(name, block.columns)]) for block in facts.blocks]
         twins = [(name(one), name(other)) for one, other in facts.twins]
-        return replace(facts, blocks=blocks, row_names=[*map(name, facts.row_names)], twins=twins)
+        codes = [own._replace(column=name(own.column)) for own in facts.codes]
+        between = facts.dependence
+        if between is not None:
+            between = between._replace(one=name(between.one), other=name(between.other))
+        named: Any = {"row_names": [*map(name, facts.row_names)], "codes": codes, "dependence": between}
+        return replace(facts, blocks=blocks, twins=twins, **named)
 
     def _partial_fit(self, X: Data) -> Self:
         settings = self._settings()
@@ -302,7 +321,7 @@ class FittingMixture(FittedMixture):
         remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
         network, summation, seed = self._build(table, settings, goes_on=remedy)
         table, settings = self._with_families(table, network, settings, goes_on=stream is not None)
-        stream = getattr(self, "_stream", None)  # with room for larger counts
+        stream = getattr(self, "_stream", None)  # `_with_families` may have enlarged it for larger counts
         units = self._units(table, network, settings, goes_on=stream is not None)
         table = units.scaled(table)
         traffic, channel = pooling_traffic(network, len(table)), Channel(summation, network)
@@ -310,7 +329,7 @@ class FittingMixture(FittedMixture):
             checks.check_enough_rows(len(table), "n_components", settings.n_components)
             problem = make_problem(table, network, summation, settings.density)
             given = self._given(network, settings, units)
-            start = begin(problem, channel, self._agreement(settings, summation, seed, given), given, 0)
+            start = make_start(problem, channel, self._agreement(settings, summation, seed, given), given)
             traffic += meeting_traffic(network, len(table), int(self.hops), summation)
             stream, mixture = Stream(problem.overall, repairs=start.repairs), start.mixture
         else:
@@ -323,7 +342,7 @@ class FittingMixture(FittedMixture):
         self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
         self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
         self._stream, self._last_lower_bounds = stream, None
-        for name in ("certificate_", "log_likelihood_"):  # of rows that are no longer all that counts
+        for name in ("certificate_", "log_likelihood_", "rows_"):  # they describe the rows of an earlier `fit` only
             if hasattr(self, name):
                 delattr(self, name)
         self._judge(judging.gather_facts(problem, settings, result, None))
@@ -348,11 +367,11 @@ class FittingMixture(FittedMixture):
         *,
         goes_on: bool,  # noqa: ARG002
     ) -> tuple[Table, Settings]:
-        """The table as the fit has it, and a density that knows the families of its columns."""
+        """Return the coded table, and settings whose density has the families of the columns."""
         return table, settings
 
     def _units(self, table: Table, network: Network, settings: Settings, *, goes_on: bool) -> Units:
-        """Of this fit; one that goes on with another keeps its scales."""
+        """Return the units of this fit; a fit that continues an earlier one keeps its scales."""
         if not isinstance(self.standardize, bool | np.bool_):
             raise TypeError(f"expected standardize to be True or False, got {self.standardize!r}")
         if not self.standardize:
@@ -364,9 +383,9 @@ class FittingMixture(FittedMixture):
         return find_units(table, getattr(self, "scale_", None) if goes_on else None, np.concatenate(scaled))
 
     def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
-        """Network, summation and shared seed; if this fit goes on with the last one, they must suit each other.
+        """Return network, summation and shared seed; check them against the fit that this one continues.
 
-        `goes_on` is empty, or says what to try if they do not.
+        `goes_on` is empty for a new fit. Otherwise it is the remedy in the error message.
         """
         seed = self._seed if goes_on else checks.shared_seed(self.random_state)
         names = getattr(self, "feature_names_in_", None)
@@ -375,7 +394,7 @@ class FittingMixture(FittedMixture):
         )
         if not goes_on:
             return network, summation, seed
-        # Links and the length of a run may change, but not what is fitted.
+        # Links and the number of iterations may change between fits; the model's structure may not.
         fitted, asked = self._mixture.density, settings.density
         is_same = type(fitted) is type(asked) and fitted.shapes(2, 2) == asked.shapes(2, 2)
         if len(self.weights_) != settings.n_components or not is_same:
@@ -393,7 +412,7 @@ class FittingMixture(FittedMixture):
     def _agreement(
         self, settings: Settings, summation: Summation, seed: int, given: Sequence[Given], **more: Any
     ) -> Agreement:
-        """What all parties share."""
+        """Return the agreement that all parties share."""
         kind = self._init_params()
         if given and given[0].is_complete(settings.density):
             kind = "given"
@@ -402,7 +421,7 @@ class FittingMixture(FittedMixture):
         )
 
     def _given(self, network: Network, settings: Settings, units: Units) -> list[Given]:
-        """What the user gave of each block's start; empty if nothing."""
+        """Return the initial values that the user gave for each block; empty without any."""
         weights = self.weights_init
         if weights is not None:
             weights = checks.check_weights_init(weights, settings.n_components)
@@ -436,7 +455,7 @@ class FittingMixture(FittedMixture):
         result: MixtureFit,
         traffic: Traffic,
     ) -> None:
-        """Set the fitted attributes that every kind of fit has, in the units of the table."""
+        """Set the fitted attributes common to all kinds of fits, in the units of the table."""
         result = units.fit(result, network, back=True)
         mixture = result.mixture
         vars(self).pop("scale_", None)

@@ -1,4 +1,4 @@
-"""Tables in and out as the libraries of data frames have them, without needing any of these libraries."""
+"""Reading and making data frames of several libraries, none of which is required."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 LIBRARIES = ("pandas", "polars", "pyarrow")
 
 ARRAY, COLUMNS, OTHER = "array", "columns", "other"
-"""Kinds of other tables: arrays and lists; dicts of columns; paths, joined and streamed tables."""
+"""Kinds of tables that are not data frames: arrays and lists; dicts of columns; paths, joined and streamed tables."""
 
 
 def kind_of(X: Any) -> str:
-    """One of `LIBRARIES` for a data frame, or else `ARRAY`, `COLUMNS` or `OTHER`."""
+    """Return the library of a data frame, one of `LIBRARIES`, or else `ARRAY`, `COLUMNS` or `OTHER`."""
     library = getattr(X, "frame_library", type(X).__module__.split(".")[0])
-    # Of the class: polars warns if a lazy frame is asked for its columns.
+    # Test the class: polars warns on access to the columns of a lazy frame.
     if library in LIBRARIES and (hasattr(type(X), "columns") or hasattr(X, "frame_library")):
         return str(library)
     if isinstance(X, Mapping):
@@ -29,13 +29,17 @@ def kind_of(X: Any) -> str:
 
 def collected(X: Any) -> Any:
     """Collect lazy frames of polars; return other tables as they are."""
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse arrays are dicts too
         return {name: collected(own) for name, own in X.items()}
-    return X.collect() if hasattr(X, "collect") else X
+    is_lazy = hasattr(type(X), "collect") and hasattr(type(X), "collect_schema")
+    return X.collect() if is_lazy else X
 
 
 def make_frame(columns: Mapping[str, Any], kind: str = OTHER) -> Any:
-    """Columns as a table of a kind; of `OTHER`, a data frame of pandas, else of polars, else a table of Arrow."""
+    """Make a table of the given kind from columns.
+
+    For `OTHER`, it is a pandas data frame, else a polars data frame, else an Arrow table, as installed.
+    """
     if kind == COLUMNS:
         return dict(columns)
     for library in LIBRARIES if kind not in LIBRARIES else (kind,):
@@ -61,7 +65,7 @@ def columns_in(X: Any, kind: str) -> dict[str, Any]:
 
 
 def replace_columns(X: Any, kind: str, columns: Mapping[int, Any]) -> Any:
-    """A data frame with other columns at some places; all else stays as it is."""
+    """Return a data frame in which some columns, by number, are replaced."""
     if kind == "pandas":
         frame = X.copy()
         for number, column in columns.items():
@@ -72,12 +76,12 @@ def replace_columns(X: Any, kind: str, columns: Mapping[int, Any]) -> Any:
     schema = X.schema
     for number, column in columns.items():
         X = X.set_column(number, X.column_names[number], column)
-    # The metadata have the old types, to which pandas would convert.
+    # The metadata hold the old types, and pandas would convert the columns to them.
     return X if X.schema.equals(schema) else X.replace_schema_metadata(None)
 
 
 def cells_of(column: Any) -> list[Any]:
-    """Values of a column, as Python has them."""
+    """Values of a column, as a list."""
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(column, method):
             return list(getattr(column, method)())
@@ -85,13 +89,13 @@ def cells_of(column: Any) -> list[Any]:
 
 
 def has_doubles(column: Any, kind: str) -> bool:
-    """Whether a column is of type float64."""
+    """True if a column has type float64."""
     name = {"pandas": "float64", "polars": "Float64", "pyarrow": "double"}.get(kind)
     return str(getattr(column, "type" if kind == "pyarrow" else "dtype", None)) == name
 
 
 def typed(values: Any, like: Any, kind: str) -> Any:
-    """Values as a column of a table of this kind, of the type of the column `like` if it can hold them."""
+    """Make a column of a table of this kind; it has the type of the column `like` if that can hold the values."""
     if kind == COLUMNS:
         return np.array(values) if isinstance(like, np.ndarray) else values
     if like is None:
@@ -108,7 +112,7 @@ def typed(values: Any, like: Any, kind: str) -> Any:
         # Some libraries truncate fractions, or turn None into False, without an error.
         if all(map(_is_same, cells_of(found), values)):
             return found
-    except Exception as error:  # polars has errors of its own
+    except Exception as error:  # polars has its own error classes
         if not isinstance(error, TypeError | ValueError | OverflowError) and kind != "polars":
             raise
     return make(values, strict=False) if kind == "polars" else make(values)
@@ -120,7 +124,7 @@ def _is_gap(value: Any) -> bool:
 
 
 def _is_same(found: Any, expected: Any) -> bool:
-    """Whether two values are equal, up to rounding to float32."""
+    """True if two values are equal, up to rounding to float32, or both are gaps."""
     if _is_gap(found) or _is_gap(expected):
         return _is_gap(found) and _is_gap(expected)
     if isinstance(found, float) and isinstance(expected, float):

@@ -24,15 +24,15 @@ Array = NDArray[np.float64]
 
 
 class BlockMixture(GaussianMixture):  # type: ignore[misc]  # scikit-learn has no types
-    """`sklearn.mixture.GaussianMixture` whose covariances are known to consist of blocks, for `bic` and `aic`.
+    """`sklearn.mixture.GaussianMixture` that counts the parameters of block-diagonal covariances in `bic` and `aic`.
 
-    scikit-learn would count every entry of the dense matrices. A new fit knows no blocks, and counts as scikit-learn
-    does.
+    scikit-learn would count every entry of the dense matrices. After a new fit the covariances have no blocks, and
+    the count is scikit-learn's.
 
     Attributes
     ----------
     n_block_parameters_ : int
-        Free parameters of the block structure.
+        Number of free parameters of the block structure.
     """
 
     n_block_parameters_: int
@@ -49,64 +49,67 @@ class BlockMixture(GaussianMixture):  # type: ignore[misc]  # scikit-learn has n
 
 
 class VerticalGaussianMixture(VerticalMixture):
-    """Gaussian mixture of parties that each hold some columns of the same rows.
+    """Gaussian mixture for parties that each hold some columns of the same rows.
 
-    Each component's covariance is block-diagonal, one block for each party (or hub of parties): a party updates
-    its own block from its own columns, and the parties need nothing from each other but the sum of their
-    log-densities. On a star, where a server adds, and on any other connected graph, where terms go up and down a
-    spanning tree, this equals centralized EM with block-diagonal covariances. Where parties average with their
-    neighbours instead (consensus), every root keeps its own estimates. The whole network lives in this process (see
-    `engine`), and what it would send is counted.
+    Each component's covariance is block-diagonal, with one block for each party (or hub of parties). A party updates
+    its own block from its own columns; the only quantity that parties share is the sum of their log-densities. On a
+    star, a server adds. On any other connected graph, terms travel up and down a spanning tree. Both are equivalent
+    to centralized EM with block-diagonal covariances. If parties average with their neighbours instead (consensus),
+    every root keeps its own estimates. The whole network runs in this process (see `engine`), and the messages that
+    it would send are counted.
 
-    Gaps (NaN) are welcome, whole rows of a party among them: the fit is exact EM on what was observed, if values are
-    missing at random.
+    Gaps (NaN) are allowed, including whole rows of a party: the fit is exact EM on the observed values, if values
+    are missing at random.
 
     Parameters
     ----------
     n_components : int, default=1
     partition : list, dict or None, default=None
-        Who holds which columns: a list of columns per party, or a dict from party name to columns; columns by
-        position or, for a data frame, by name. Every column exactly once. None: one party per column.
+        Columns of each party: a list of columns per party, or a dict from party name to columns. Columns are given by
+        position or, for a data frame, by name, and each exactly once. None: one party per column.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
-        Which parties are linked. A star has a server that is not a party and holds no columns. A graph's nodes are
-        the party names or 0, ..., N-1.
+        Links between the parties. A star has a server that is not a party and holds no columns. The nodes of a graph
+        are the party names or 0, ..., N-1.
     hops : int, default=0
-        How far columns may travel to be pooled at the root of a hub; not on a star.
+        Largest number of links over which columns are pooled at the root of a hub; not on a star.
     summation : Star, Tree, Differences, Masked, Consensus, RunningSums or None, default=None
-        How the network adds. None: the exact sum, ``Star()`` on a star, else ``Tree()``. ``Differences(...)`` around
-        one of these sends far fewer bytes. ``Consensus(rounds)`` is the paper's, for comparison and for links that
-        come and go; ``Consensus("auto")`` averages with far fewer rounds and bytes. ``RunningSums()`` is for links
-        that lose messages.
+        Algorithm by which the network adds. None: the exact sum, ``Star()`` on a star, else ``Tree()``.
+        ``Differences(...)`` around one of these sends far fewer bytes. ``Consensus(rounds)`` is the paper's
+        algorithm, for comparison and for links that fail at times; ``Consensus("auto")`` averages with far fewer
+        rounds and bytes. ``RunningSums()`` is for links that lose messages.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        As scikit-learn defines them, within each block.
+        Covariance types of scikit-learn, within each block.
     shrinkage : float, "oas", "auto" or None, default=None
-        For parties with many columns beside their rows. A number from 0 to 1 says how far each block's covariances
-        are drawn toward their diagonals; "oas" finds the amount by itself; both for "full" and "tied". "auto" draws
-        the covariances of components that have few rows for their columns toward what all components have in common,
-        and leaves others alone; for all types. The likelihood may then fall.
+        Shrinkage of the covariances, for parties with many columns relative to their rows. A number from 0 to 1 is
+        the amount of shrinkage of each block's covariances toward their diagonals; "oas" estimates the amount. Both
+        are for "full" and "tied". "auto", for all types, shrinks the covariances of components with few rows relative
+        to their columns toward a common estimate of all components, and does not change the others. With shrinkage
+        the likelihood may decrease.
     tol : float, default=1e-3
         Stop when every root's log-likelihood per row changes by less.
     reg_covar : float, default=1e-6
         Added to every variance; with `standardize`, in the units of the fit.
     standardize : bool, default=False
-        Divide each column by its own deviation, at its own party, before the fit, so that the units of columns play
-        no part in it. All attributes and methods are in the columns' own units. `partial_fit` and `warm_start` keep
-        the deviations of the first rows. Not with "spherical", which compares columns with each other.
+        Divide each column by its own deviation, at its own party, before the fit, so that the fit does not depend on
+        the units of the columns. All attributes and methods use the columns' own units. `partial_fit` and
+        `warm_start` keep the deviations of the first rows. Not with "spherical", which compares columns with each
+        other.
     batch_size : int or None, default=None
-        Rows after which the parameters are updated (incremental EM). An iteration is still one pass over all rows; it
-        stops on the free energy, which `lower_bounds_` then holds.
+        Number of rows after which the parameters are updated (incremental EM). An iteration is still one pass over
+        all rows. The fit stops on the free energy, which is then in `lower_bounds_`.
     accelerate : "squarem" or None, default=None
-        Extrapolate after every other iteration, for fewer iterations; needs sums that are the same for all parties,
-        and no `batch_size`. May end in another optimum than plain EM.
+        Extrapolate after every other iteration, for fewer iterations. Needs sums that are equal for all parties, and
+        no `batch_size`. The fit may reach another optimum than plain EM.
     max_iter : int, default=100
-        0 leaves the model at its start, with `lower_bound_` minus infinity, as in scikit-learn.
+        Largest number of iterations. 0 keeps the initial model, with `lower_bound_` minus infinity, as in
+        scikit-learn.
     n_init : int, default=1
         Number of starts, of which the best is kept.
     init_params : {"kmeans", "k-means++", "labels", "random", "random_from_data"}, default="kmeans"
-        "kmeans" and "k-means++" use the network's sum. "labels" takes one small message from each party: every party
-        clusters its own columns and sends the labels in a few bits a row; one agent, the server or the top of a
-        spanning tree, finds common labels. "random" (random responsibilities) and "random_from_data" (random rows as
-        means, overall covariances) need nothing but a shared seed.
+        "kmeans" and "k-means++" use the network's sum. "labels" needs one small message from each party: every party
+        clusters its own columns and sends the labels in a few bits per row; one agent, the server or the root of a
+        spanning tree, combines them into common labels. "random" (random responsibilities) and "random_from_data"
+        (random rows as means, overall covariances) need only a shared seed.
     weights_init : array-like of shape (n_components,), optional
     means_init : array-like of shape (n_components, n_features), optional
         In the order of X's columns.
@@ -116,16 +119,16 @@ class VerticalGaussianMixture(VerticalMixture):
     random_state : int, RandomState or None, default=None
         Source of the seed that the parties share.
     warm_start : bool, default=False
-        Go on from the last fit, each root from its own estimates; the links and the summation may have changed.
+        Continue from the last fit, each root from its own estimates. The links and the summation may have changed.
     engine : {"simulation", "agents"}, default="simulation"
-        "simulation" computes a whole network as linear algebra. "agents" lets every party run by itself, as it would
-        on its own machine, and delivers the messages: slower by far, to the same numbers and bytes. Not with
-        `warm_start` or `partial_fit`.
+        "simulation" computes a whole network as linear algebra. "agents" runs every party separately, as on its own
+        machine, and delivers the messages: much slower, with the same numbers and bytes. Not with `warm_start` or
+        `partial_fit`.
     verbose : int, default=0
-        1 tells of each start, 2 of each iteration.
+        1 prints a line for each start, 2 also for each iteration.
     callback : callable or None, default=None
-        Called after every iteration with the number of the start, of the iteration, and the log-likelihood per row;
-        if it returns something true, the fit ends there, with the best model so far. For engine="simulation".
+        Called after every iteration with the number of the start, the number of the iteration and the log-likelihood
+        per row. If it returns a true value, the fit stops with the best model so far. For engine="simulation".
 
     Attributes
     ----------
@@ -139,36 +142,44 @@ class VerticalGaussianMixture(VerticalMixture):
     partition_ : dict
         Party to its column numbers.
     on_ : tuple of str
-        After a fit of a dict of tables: the columns that name the rows.
+        Id columns, after a fit to a dict of tables.
+    read_as_ : dict
+        Column to the way in which it was read, after a fit by the program to files with percentages, money or dates.
+    gaps_ : dict
+        Column to its words for gaps, `*` for all others, after a fit by the program with ``--gaps``.
     graph_ : networkx.Graph
         Links between the parties, by name; in a star, between them and the server.
     hubs_ : list of NamedHub
-        Root, members and column numbers of each hub; without hops, each party is its own.
+        Root, members and column numbers of each hub; without hops, each party is its own hub.
     log_likelihood_ : float
-        Exact log-likelihood per row of the assembled model, on the rows of the fit: what to compare fits by. The
-        simulation computes it with all columns; it is not part of the traffic. Not after `partial_fit`.
+        Exact log-likelihood per row of the assembled model, on the rows that the fit used (`Masked` leaves out rows
+        of fewer than three parties). Use it to compare fits. It is computed with all columns, and this is not part of
+        the traffic. Not after `partial_fit`.
     lower_bound_ : float
-        Log-likelihood per row, as scikit-learn's: before the last M-step, mean over what the roots see. Where sums
-        are not exact, a root's view may be far from the truth, `log_likelihood_`. With batches, a free energy.
+        Log-likelihood per row before the last M-step, as in scikit-learn; mean of the roots' values. If sums are not
+        exact, a root's value may be far from the exact `log_likelihood_`. With batches, a free energy.
     lower_bounds_ : list of float
-        The same for every iteration.
+        `lower_bound_` of every iteration.
     n_iter_ : int
     converged_ : bool
     disagreement_ : float
         Largest difference between two roots' responsibilities for the rows of the fit; 0 on a star.
     certificate_ : Certificate
-        ``gain`` of one more exact EM step, how far the roots disagree, and what the verdict needs beside that; not
+        ``gain`` of one more exact EM step, the disagreement of the roots, and further numbers for the verdict; not
         after `partial_fit`.
+    rows_ : RowSummary
+        Numbers of rows of each party, in common and used, and gaps of each column (`vpem.overlap`); not after
+        `partial_fit`.
     verdict_ : list of Finding
-        What is wrong with the fit, or good to know: ``code``, ``severity`` ("red", "amber" or "note"), ``sentence``
-        and ``remedy``, the worst first; `vpem.verdict.colour` sums them up. A fit with red findings warns
+        Problems of the fit and notes on it, the worst first: ``code``, ``severity`` ("red", "amber" or "note"),
+        ``sentence`` and ``remedy``; `vpem.verdict.colour` summarizes them. A fit with red findings warns
         (`vpem.FitWarning`).
     scale_ : array of shape (n_features,)
-        What each column was divided by for the fit; only with `standardize`.
+        Scale that divided each column for the fit; only with `standardize`.
     repairs_ : list of Repair
-        Components that collapsed or starved: iteration, component, party, reason, and whether they were restarted.
+        Components that collapsed or starved: iteration, component, party, reason, and True if restarted.
     traffic_ : Traffic
-        ``messages``, ``bytes``, ``rounds`` and ``per_agent``, as a real network would send them.
+        ``messages``, ``bytes``, ``rounds`` and ``per_agent`` that a real network would send.
     n_features_in_ : int
     feature_names_in_ : array of str
 
@@ -188,7 +199,7 @@ class VerticalGaussianMixture(VerticalMixture):
     covariances_: list[Array]
     _has_families = False
 
-    def __init__(  # not the general one's, whose density the arguments stand for
+    def __init__(  # replaces that of VerticalMixture: these arguments define the density
         self,
         n_components: int = 1,
         *,
@@ -252,11 +263,11 @@ class VerticalGaussianMixture(VerticalMixture):
         return dense
 
     def to_sklearn(self) -> GaussianMixture:
-        """Fitted `sklearn.mixture.GaussianMixture` with the same densities, `bic` and `aic`.
+        """Return a fitted `sklearn.mixture.GaussianMixture` with the same densities, `bic` and `aic`.
 
-        It has the covariance type of the fit, except that "spherical" with several blocks, each of which has a
-        variance of its own, becomes "diag". Where scikit-learn would count other parameters than the blocks have, the
-        result is a `BlockMixture`: a subclass that differs in that count only.
+        It has the covariance type of the fit, except that "spherical" with several blocks, each of which has its own
+        variance, becomes "diag". If scikit-learn's number of parameters differs from that of the blocks, the result
+        is a `BlockMixture`, a subclass that differs only in this number.
         """
         dense, n_parameters = self.covariance_matrix(), self._n_parameters()
         n_components, n_features = self.means_.shape
@@ -295,7 +306,7 @@ class VerticalGaussianMixture(VerticalMixture):
 
     @property
     def _gaussian(self) -> Gaussian:
-        """The density of the fit."""
+        """Density of the fit."""
         density = self._mixture.density
         assert isinstance(density, Gaussian), "fitted by this estimator"
         return density
@@ -310,7 +321,7 @@ class VerticalGaussianMixture(VerticalMixture):
         return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
 
     def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
-        """Means and covariances from `means_init` and `precisions_init`."""
+        """Return each block's means and covariances from `means_init` and `precisions_init`."""
         found: list[dict[str, Array]] = [{} for _ in network.hubs]
         if self.means_init is not None:
             n_features = sum(map(len, network.columns))

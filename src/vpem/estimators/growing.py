@@ -1,4 +1,4 @@
-"""Fits that go on with new rows, some of whose counts may be larger than all before."""
+"""Enlarged tables of counts, for fits that continue with new rows whose counts exceed all earlier ones."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from vpem.simulation.streams import Stream
 
 
 def grown_families(texts: Sequence[str], table: Table, names: Sequence[object]) -> tuple[str, ...]:
-    """Families in which all counts of new rows have room.
+    """Return families whose tables of counts cover all counts of the new rows.
 
-    Tables of counts grow to twice what is needed, so that a stream of rising counts does not grow with each call.
+    Tables grow to twice the necessary size, so that a stream of rising counts does not enlarge them at each call.
 
     Raises
     ------
     ValueError
-        If a value is none of its column's family, or a count too large; with the column's name.
+        If a value does not belong to its column's family, or a count is too large; the message names the column.
     """
     structure, found = parse_families(tuple(texts)), list(texts)
     largest = np.full(len(texts), -np.inf)
@@ -53,13 +53,13 @@ def grown_families(texts: Sequence[str], table: Table, names: Sequence[object]) 
 
 
 def grow_mixture(mixture: Mixture, structures: Sequence[Structure], density: Mixed) -> Mixture:
-    """The same parameters, with room for larger counts."""
+    """Extend the parameters of a mixture to larger counts."""
     blocks = tuple(grow_block(*pair) for pair in zip(mixture.blocks, structures, strict=True))
     return replace(mixture, blocks=blocks, density=density)
 
 
 def grow_stream(stream: Stream, structures: Sequence[Structure]) -> Stream:
-    """The same rows, in which the larger counts have not occurred."""
+    """Extend the statistics of a stream to larger counts, which have not occurred in it."""
     overall, kept = stream.overall, stream.kept
     old = [Structure.of(block) for block in overall.blocks]
     overall = replace(
@@ -77,12 +77,12 @@ def grow_stream(stream: Stream, structures: Sequence[Structure]) -> Stream:
 
 
 def block_structures(density: Mixed, network: Network) -> list[Structure]:
-    """Of each hub's block."""
+    """Structure of each hub's block."""
     return [parse_families(density.families_of(hub.members)) for hub in network.named_hubs()]
 
 
 def party_families(
     texts: Sequence[str], parties: Mapping[Hashable, Sequence[int]]
 ) -> tuple[tuple[Hashable, ...], ...]:
-    """Each party's name and its columns' families."""
+    """Tuples of each party's name and the families of its columns."""
     return tuple((party, *(texts[column] for column in own)) for party, own in parties.items())

@@ -1,4 +1,4 @@
-"""Tables of several parties in place of one: joined by an id, the parties are the partition."""
+"""Tables of several parties as input: they are joined by an id, and the parties are the partition."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ Data = ArrayLike | Mapping[str, Any]
 
 
 def is_joined(X: Any) -> bool:
-    """Whether this is one table for each party, joined or not."""
+    """True for tables of several parties, joined or not."""
     is_dict = isinstance(X, Mapping) and not hasattr(X, "shape")  # some sparse arrays are dicts too
     return is_dict or getattr(X, "joins_parties", False)
 
 
 def join_to_fit(estimator: Any, X: Any, on: str | Sequence[str] | None) -> Any:
-    """What to fit: X as it is, or the parties' tables joined.
+    """Return the table to fit: the parties' tables joined, or X unchanged.
 
-    Sets `on_`, and the partition that such tables are.
+    For tables of several parties, set `on_` and the partition.
     """
     estimator._kinds = {str(party): kind_of(own) for party, own in (X if isinstance(X, Mapping) else {"": X}).items()}
+    vars(estimator).pop("read_as_", None)
+    vars(estimator).pop("gaps_", None)
     if not is_joined(X):
         if on is not None:
             raise TypeError(f"expected on= with a dict from party to table, got on={on!r} with {type(X).__name__}")
@@ -55,7 +57,7 @@ def join_to_read(estimator: Any, X: Any) -> Any:
         raise TypeError(f"expected an array or a data frame, got {type(X).__name__}; a fit on such tables takes them")
     if not isinstance(X, Mapping):
         return X
-    from vpem.tables import join
+    from vpem.tables import dates_of, join
 
     if not hasattr(estimator, "on_"):
         raise TypeError(
@@ -67,11 +69,15 @@ def join_to_read(estimator: Any, X: Any) -> Any:
     def keep(party: str, name: str) -> bool:
         return party not in parties or not {name, f"{party}.{name}"}.isdisjoint(parties[party])
 
-    return join(X, on=estimator.on_, keep=keep, codes=takes_words(estimator) and word_names(estimator))
+    codes = takes_words(estimator) and word_names(estimator)
+    return join(X, on=estimator.on_, keep=keep, codes=codes, dates=dates_of(getattr(estimator, "read_as_", {})))
 
 
 def arrange(estimator: Any, X: Any) -> Any:
-    """The columns of an earlier fit: X as it is, or from parties' tables, in which some may be missing."""
+    """Arrange the parties' tables, of which some may be missing, by the columns of the fit.
+
+    Return other tables unchanged.
+    """
     X = join_to_read(estimator, X)
     if not is_joined(X):
         return X
@@ -99,12 +105,12 @@ def party_columns(estimator: Any) -> dict[str, dict[str, int]]:
 
 
 def takes_words(estimator: Any) -> bool:
-    """Whether columns of words may be categories."""
+    """True if the estimator accepts columns of words as categories."""
     return bool(getattr(estimator, "_has_families", False))
 
 
 class _Arranged:
-    """Values with the names of a fit."""
+    """Values with the column names of a fit."""
 
     streams_rows = True
 

@@ -1,4 +1,4 @@
-"""VerticalKMeans: Lloyd's algorithm whose distances the network adds, as a scikit-learn estimator."""
+"""VerticalKMeans: Lloyd's algorithm with distances summed by the network, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from vpem.core.agent.meeting import meeting_traffic
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.kernels import add_row_distances
-from vpem.core.decisions.initial import START, shared_generator
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
+from vpem.core.settings import Agreement, Settings
 from vpem.estimators import checks
 from vpem.estimators.weighting import counts_each_row_once
 from vpem.simulation.channel import Channel
-from vpem.simulation.holders import leave_out
-from vpem.simulation.kmeans import assign, kmeans
+from vpem.simulation.fit import kmeans, kmeans_driver
 from vpem.simulation.model import make_problem
 from vpem.simulation.threads import one_blas_thread
 
@@ -28,17 +28,17 @@ Array = NDArray[np.float64]
 
 
 class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """K-means of parties that each hold some columns of the same rows.
+    """K-means for parties that each hold some columns of the same rows.
 
-    Each party adds its squared distances to the network's sum and moves its own part of the centres. On a star
-    this is Lloyd's algorithm exactly. Gaps (NaN) add nothing to a distance, and a centre is the mean of what is
-    there.
+    Each party adds its squared distances to the network's sum and updates its own part of the centres. On a star
+    this is exactly Lloyd's algorithm. Gaps (NaN) add nothing to a distance, and a centre is the mean of the observed
+    values.
 
     Parameters
     ----------
     n_clusters : int, default=8
     partition : list, dict or None, default=None
-        Who holds which columns; see `VerticalGaussianMixture`.
+        Columns of each party; see `VerticalGaussianMixture`.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
     summation : Star, Consensus or None, default=None
     init : {"k-means++", "random"} or array-like of shape (n_clusters, n_features), default="k-means++"
@@ -46,8 +46,8 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         Number of starts, of which the best is kept; "auto" is 10 for random starts, else 1.
     max_iter : int, default=300
     tol : float, default=1e-4
-        Stop when the centres move, in all, by no more than this times the mean variance of the columns; every
-        party watches over its share.
+        Stop when the total movement of the centres is at most `tol` times the mean variance of the columns; every
+        party checks its share.
     random_state : int, RandomState or None, default=None
 
     Attributes
@@ -56,7 +56,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
     labels_ : array of shape (n_samples,)
         Nearest centre of each row, computed exactly from the assembled centres.
     inertia_ : float
-        Sum of squared distances to it.
+        Sum of squared distances of the rows to their nearest centre.
     n_iter_ : int
     traffic_ : Traffic
     n_features_in_ : int
@@ -117,21 +117,16 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
             self.partition, self.graph, 0, self.summation, table.shape[1], names, seed
         )
         channel = Channel(summation, network)
-        problem = make_problem(leave_out(table, network, channel), network, summation)
+        settings = Settings(n_components=n_clusters, density=Gaussian(), tol=0.0, max_iter=0)
+        agreement = Agreement(settings=settings, summation=summation, seed=seed)
+        problem = make_problem(table, network, summation)
+        driver = kmeans_driver(problem, channel, agreement, max_iter=max_iter, tol=tol)
         fits, inertias = [], []
         for number in range(n_init):
-            found = kmeans(
-                problem,
-                channel,
-                n_clusters,
-                init,
-                shared_generator(seed, START, number),
-                max_iter=max_iter,
-                tol=tol,
-            )
+            found = kmeans(driver, init, number)
             fits.append(found)
-            inertias.append(float(assign(problem, channel, found.centres).scores.max()))
-            if n_init > 1:  # all must keep the same run: the largest inertia that any root sees, flooded for each
+            inertias.append(float(found.inertia.max()))
+            if n_init > 1:  # all keep the same run: the largest inertia of any root is flooded after each
                 channel.flood(1)
         best = fits[int(np.argmin(inertias))]
         self.traffic_ = meeting_traffic(network, len(table), 0, summation) + channel.traffic
@@ -155,7 +150,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
 
     @counts_each_row_once
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
-        """Minus the sum of squared distances to the nearest centres."""
+        """Negative sum of squared distances to the nearest centres."""
         check_is_fitted(self, "cluster_centers_")
         return -float(self._nearest(checks.read_table(self, X, reset=False))[1].sum())
 
@@ -165,7 +160,7 @@ class VerticalKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scik
         return tags
 
     def _nearest(self, table: Table) -> tuple[NDArray[np.intp], Array]:
-        """Label of each row, and its squared distance to that centre."""
+        """Label of each row, and its squared distance to the nearest centre."""
         labels = np.empty(len(table), dtype=np.intp)
         smallest = np.empty(len(table))
         for rows in row_chunks(0, len(table), self.cluster_centers_.size):

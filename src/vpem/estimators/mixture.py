@@ -1,4 +1,4 @@
-"""VerticalMixture: VP-EM with a density of one's choice, as a scikit-learn estimator."""
+"""VerticalMixture: VP-EM with families of columns or a user-defined density, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ Array = NDArray[np.float64]
 
 
 class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Mixture of parties that each hold some columns of the same rows, with any density of the columns.
+    """Mixture for parties that each hold some columns of the same rows, with any density of the columns.
 
     Within a component, the blocks of columns are independent, and each has the distribution that `density` describes.
-    `VerticalGaussianMixture` is the case of Gaussian columns; its documentation tells how the parties fit together.
+    `VerticalGaussianMixture` is the special case of Gaussian columns; its documentation describes the joint fit.
 
     Parameters
     ----------
     n_components : int, default=1
     families : "auto", str or dict, default="auto"
-        How columns are distributed within a component: "gaussian", "categorical", "counts", "poisson", "zeros"
+        Distributions of the columns within a component: "gaussian", "categorical", "counts", "poisson", "zeros"
         (amounts that are often zero), "zeros:gaussian" or "angles:24" (with the period). One for all columns; or a
-        dict from columns, by name or number, or from parties; what it leaves out is "auto": each party decides from
-        the types and values of its own columns. A party's Gaussian columns have a joint covariance.
+        dict from columns, by name or number, or from parties. Columns that are not in the dict are "auto": each party
+        decides from the types and values of its own columns. A party's Gaussian columns have a joint covariance.
     covariance_type, shrinkage, reg_covar, standardize :
-        Of the Gaussian columns; see `VerticalGaussianMixture`.
+        Settings of the Gaussian columns; see `VerticalGaussianMixture`.
     smoothing : float, default=1.0
-        Rows with all categories equally often that each component is given, so that no category is impossible.
+        Number of pseudo-rows, with all categories equally frequent, that are added to each component, so that no
+        category has probability zero.
     density : Density or None, default=None
-        In place of `families` and what belongs to them, a density of one's own; see `vpem.extend` for how to write
-        one.
+        User-defined density, in place of `families` and their settings; `vpem.extend` describes how to write one.
     partition : list, dict or None, default=None
-        Who holds which columns; see `VerticalGaussianMixture`, as for the parameters below.
+        Columns of each party; for this parameter and those below, see `VerticalGaussianMixture`.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph, default="star"
     hops : int, default=0
     summation : Star, Tree, Differences, Masked, Consensus, RunningSums or None, default=None
@@ -58,12 +58,12 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     max_iter : int, default=100
     n_init : int, default=1
     init_params : {"kmeans", "k-means++", "labels", "random", "random_from_data"}, default="kmeans"
-        How the rows are first divided. What a component is at first, around the mean of its rows, is the density's
-        choice.
+        Method of the initial division of the rows. The density chooses the initial parameters of each component from
+        the mean of its rows.
     weights_init : array-like of shape (n_components,), optional
     blocks_init : list of dicts, optional
-        One entry for each block b, in the order of ``hubs_[b].columns``: some of its parameters or all, by the names
-        and with the shapes that ``density.shapes(n_components, n_columns)`` tells.
+        One entry for each block b, in the order of ``hubs_[b].columns``: some or all of its parameters, with the
+        names and shapes of ``density.shapes(n_components, n_columns)``.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
     engine : {"simulation", "agents"}, default="simulation"
@@ -75,21 +75,21 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     weights_ : array of shape (n_components,)
     hub_weights_ : array of shape (n_hubs, n_components)
     means_ : array of shape (n_components, n_features)
-        Expected values; of words, of their places in `categories_`.
+        Expected values; for words, of their positions in `categories_`.
     parameters_ : list of dicts
-        One for each block: its parameters, by the names of the density.
+        Parameters of each block, by the names that the density gives them.
     families_ : dict
-        Column to its family, with all that belongs to it, such as "categorical:7"; not with `density`.
+        Column to its family with parameters, such as "categorical:7"; not with `density`.
     categories_ : dict
-        Column with categories to their names, in the order of their numbers.
+        Column with categories to their names, in the order of their codes.
     partition_, on_, graph_, hubs_, lower_bound_, lower_bounds_, n_iter_, converged_, disagreement_ :
-        As in `VerticalGaussianMixture`, as those below.
+        As in `VerticalGaussianMixture`, like those below.
     log_likelihood_, verdict_, certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
     """
 
     _words: Mapping[int, Sequence[str]] = {}
     _known: Families | None = None
-    """Families and categories that were found from more rows than those of the fit; in place of `families`."""
+    """Families and categories determined from more rows than those of the fit; used in place of `families`."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         return tags
 
     def _html_repr(self) -> str:
-        """What a notebook shows: a summary of the fit, if there was one, above scikit-learn's list of parameters."""
+        """HTML for notebooks: a summary of the model, if it is fitted, above scikit-learn's list of parameters."""
         summary = model_html(self) if hasattr(self, "weights_") else ""
         return summary + str(super()._html_repr())
 

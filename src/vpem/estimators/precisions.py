@@ -1,4 +1,4 @@
-"""Covariances from precisions that a user gave."""
+"""Initial covariances from the user's precisions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 def covariances_from_precisions(
     precisions: Any, covariance_type: str, n_components: int, network: Network
 ) -> list[Array]:
-    """Each block's covariances, in the shapes of `vpem.core.blocks.factors`, from `precisions_init`."""
+    """Return each block's covariances from `precisions_init`, in the shapes of `vpem.core.blocks.factors`."""
     n_blocks = len(network.hubs)
     if isinstance(precisions, str | dict) or not hasattr(precisions, "__len__"):
         raise ValueError(f"expected precisions_init to be a list with an array for each block, got {precisions!r}")
@@ -53,9 +53,9 @@ def covariances_from_precisions(
 
 
 def _inverses(precisions: Array, is_matrix: bool) -> Array | None:
-    """Covariances of (n_components, width, width) or (n_components, width) precisions; None if they are none."""
+    """Invert precisions of shape (n_components, width, width) or (n_components, width); None if they are invalid."""
     no_means, found = np.zeros((len(precisions), precisions.shape[-1])), precisions
-    # By a power of two, which changes no digit: LAPACK must neither overflow nor take small numbers for zeros.
+    # Scaling by a power of two is exact, and keeps LAPACK from overflow and from treating small numbers as zeros.
     _, exponents = np.frexp(np.abs(precisions).max(axis=tuple(range(1, precisions.ndim)), keepdims=True))
     scaled = np.ldexp(precisions, -exponents)
     try:

@@ -1,4 +1,4 @@
-"""What `verbose` prints."""
+"""Progress output of fits, controlled by `verbose`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Callback = Callable[[int, int, float], object]
 
 
 class Progress:
-    """Tells of starts (verbose=1) and of their iterations (verbose=2), and asks whether to go on."""
+    """Print starts (verbose=1) and their iterations (verbose=2); call the callback, which may stop the fit."""
 
     def __init__(self, verbose: int, callback: Callback | None = None):
         self.verbose, self.callback = int(verbose), callback
@@ -18,16 +18,16 @@ class Progress:
         self.n_start = 0
         self.last: float | None = None
         self.shift = 0.0
-        """What to add to log-likelihoods: they are told of the columns in their own units."""
+        """Added to printed log-likelihoods, to give those of the columns in their own units."""
 
     def note(self, text: str) -> None:
-        """Tell something about the whole fit."""
+        """Print a line about the whole fit."""
         if self.verbose > 0:
             print(text, flush=True)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Tell of something that took longer than a second."""
+        """Print the duration of the block if it exceeds one second."""
         start = time.perf_counter()
         yield
         seconds = time.perf_counter() - start
@@ -35,11 +35,11 @@ class Progress:
             self.note(f"{what} took {seconds:.0f} s")
 
     def start(self, number: int) -> None:
-        """Begin a run from a new start."""
+        """Record the beginning of a run from a new start."""
         self.n_start, self.last = number + 1, None
 
     def iteration(self, number: int, lower_bound: float) -> bool:
-        """Note an iteration's log-likelihood per row; whether the fit is to end here."""
+        """Report an iteration's log-likelihood per row; return True to stop the fit."""
         if self.verbose > 1:
             change = "" if self.last is None else f", change {lower_bound - self.last:+.6f}"
             print(
@@ -52,14 +52,14 @@ class Progress:
         return self.stopped
 
     def end(self, converged: bool, n_iter: int, n_repairs: int) -> None:
-        """Close a run."""
+        """Report the end of a run."""
         if self.verbose > 0 and self.last is not None:
             outcome = "converged" if converged else "did not converge"
             repairs = f", {n_repairs} components repaired" if n_repairs else ""
             likelihood = f"log-likelihood {self.last + self.shift:.6f}"
             print(f"start {self.n_start} {outcome} in {n_iter} iterations: {likelihood}{repairs}", flush=True)
 
-    def fail(self, error: Exception) -> None:
-        """Close a run that came to nothing."""
+    def fail(self, reason: str) -> None:
+        """Report a run that failed."""
         if self.verbose > 0:
-            print(f"start {self.n_start} failed: {error}", flush=True)
+            print(f"start {self.n_start} failed: {reason}", flush=True)

@@ -1,6 +1,7 @@
-"""Checks of a fit on a sample of its rows: the number of components, whether starts agree, odd columns.
+"""Checks of a fit on a sample of its rows: the number of components, agreement of the starts, odd columns.
 
-They take longer than a small fit, so the estimator keeps the sample and runs them when `verdict_` is first read.
+The checks take longer than a small fit, so the estimator stores the sample and runs them when `verdict_` is first
+read.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import pearsonr
 from sklearn.metrics import adjusted_rand_score
 
 from vpem.core.blocks.density import CollapsedComponentError
+from vpem.core.blocks.families import GAUSSIAN
 from vpem.core.blocks.overall import describe
 from vpem.core.blocks.sweep import em_pass
 from vpem.core.blocks.weights import normalize
@@ -22,105 +23,114 @@ from vpem.core.decisions.starts import start_from_labels
 from vpem.core.network.parties import Network
 from vpem.core.network.star import ExactSum
 from vpem.core.settings import Settings
+from vpem.estimators.odd_columns import check_columns, standardize
+from vpem.estimators.relations import find_relations
 from vpem.simulation.channel import Channel
-from vpem.simulation.em import MixtureFit, em
-from vpem.simulation.model import Mixture, Problem
+from vpem.simulation.fit import em
+from vpem.simulation.model import Mixture, MixtureFit, Problem
 from vpem.simulation.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
 MOST_ROWS = 4000
-"""Rows of a sample."""
+"""Largest number of rows in a sample."""
 FEWEST_ROWS = 40
-"""Rows below which a sample tells too little."""
+"""Smallest number of rows in a sample for the checks of the number of components."""
 ITERATIONS = 5
-"""Iterations of EM for each number of components, from labels that are nearly right."""
+"""EM iterations for each number of components. Few suffice, because the initial labels are nearly right."""
 SURE = 2.0
-"""Standard errors by which held-out rows must prefer more components."""
+"""Standard errors by which the log-density of held-out rows must increase to prefer more components."""
 LUMPED = 0.82
-"""Share of a component's variance, along its longest direction, between two halves: 0.64 for a Gaussian, 0.75 for a
-uniform distribution, 0.8 for two equal groups that are four deviations apart."""
+"""Threshold on the between-halves share of a component's variance along its longest direction. The share is 0.64 for
+a Gaussian, 0.75 for a uniform distribution and 0.8 for two equal groups that are four deviations apart."""
 FEWEST_LUMPED, SMALLEST_HALF = 50, 0.1
-"""Rows of a component in which halves are looked for, and the share that each must have."""
-TWINS = 1 - 1e-9
-"""Correlation from which on a column repeats another one."""
-MOST_PAIRS = 200
-"""Pairs of columns of a block that are compared value by value."""
-EVEN = 1.0
-"""Distance from a uniform distribution, times the root of the number of values (Kolmogorov and Smirnov's test)."""
+"""Smallest number of rows of a component that is tested for two halves, and smallest share of rows in each half."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some rows of a fit, in the units of the fit, with what each start came to."""
+    """Some rows of a fit, in the units of the fit, and the model that each start reached."""
 
     X: Array
     """(n_rows, n_features)"""
     n_rows: int
-    """Of the whole table."""
+    """Number of rows of the whole table in which some party has a value, estimated from the sample."""
     network: Network
     mixture: Mixture
     ends: Sequence[Mixture]
-    """What each start came to."""
+    """Mixture that each start reached."""
     first_rows: Array
-    """(n_first, n_features): rows next to each other, in the units of the table."""
+    """(n_first, n_features): consecutive rows, in the units of the table."""
+    scale: Array | None = None
+    """(n_features,): scales that divided the columns for the fit."""
 
 
 class Sizes(NamedTuple):
-    """What a sample says of the number of components."""
+    """Findings of a sample about the number of components."""
 
     by_bic: int | None = None
-    """A smaller number that BIC prefers, and held-out rows do not contradict."""
+    """Smaller number of components that BIC prefers and that held-out rows do not contradict."""
     by_icl: int | None = None
-    """A smaller number that ICL prefers."""
+    """Smaller number of components that ICL prefers."""
     lumped: tuple[int, ...] = ()
-    """Components whose rows fall into two heaps."""
+    """Components whose rows form two groups."""
 
 
 class _Trial(NamedTuple):
-    """A number of components, fitted to a sample."""
+    """Fit of a given number of components to a sample."""
 
     responsibilities: Array
     bic: float
     icl: float
     held_out: Array
-    """Log-density of each row of one half of the sample, fitted to the other."""
+    """Log-density of each row of one half of the sample, under a model fitted to the other half."""
 
 
 def take_sample(problem: Problem, result: MixtureFit, scale: Array | None) -> Sample:
-    """Copy some rows that a fit has seen.
+    """Copy a sample of the rows of a fit.
 
     Parameters
     ----------
     problem : Problem
     result : MixtureFit
     scale : array of shape (n_features,), optional
-        By which the columns were divided for the fit.
+        Scales that divided the columns for the fit.
     """
     n_rows = len(problem.X)
-    rows: Any = slice(None)
-    if n_rows > MOST_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(n_rows, MOST_ROWS, replace=False))
-    X = np.array(problem.X[rows], dtype=np.float64)
-    X = X[~np.isnan(X).all(axis=1)]
+    X = np.array(problem.X[some_rows(n_rows)], dtype=np.float64)
+    is_there = ~np.isnan(X).all(axis=1)
+    X, n_rows = X[is_there], round(n_rows * float(is_there.mean()))
     first = np.array(problem.X[slice(0, MOST_ROWS)], dtype=np.float64) * (1.0 if scale is None else scale)
-    return Sample(X, n_rows, problem.network, result.mixture, result.start_ends, first)
+    return Sample(X, n_rows, problem.network, result.mixture, result.start_ends, first, scale)
+
+
+def some_rows(n_rows: int) -> Any:
+    """Row numbers of a sample, or a slice of all rows if the table is small."""
+    if n_rows <= MOST_ROWS:
+        return slice(None)
+    return np.sort(np.random.default_rng(0).choice(n_rows, MOST_ROWS, replace=False))
 
 
 def check_sample(sample: Sample) -> dict[str, Any]:
-    """Return facts, by the names of `Facts`."""
+    """Return the facts that the checks find, by the field names of `Facts`."""
     with one_blas_thread():
         sizes = _check_sizes(sample)
-        labels = _respond(sample.X, sample.network, sample.mixture)[0].argmax(axis=1)
+        responsibilities = _respond(sample.X, sample.network, sample.mixture)[0]
+        labels = responsibilities.argmax(axis=1)
+        heaps = _find_heaps(sample)
+        relations = find_relations(sample.X, sample.network, responsibilities, heaps)
         ends = [_respond(sample.X, sample.network, one)[0].argmax(axis=1) for one in sample.ends]
+    X = sample.X if sample.scale is None else sample.X * sample.scale
     return {
+        **check_columns(X, sample.first_rows, sample.network.block_columns, _families(sample)),
         "fewer_by_bic": sizes.by_bic,
         "fewer_by_icl": sizes.by_icl,
         "lumped": sizes.lumped,
         "start_agreement": tuple(float(adjusted_rand_score(labels, own)) for own in ends),
-        "row_names": tuple(str(c) for c in range(sample.X.shape[1]) if _names_rows(sample.first_rows[:, c])),
-        "twins": _twins(sample),
+        "dependence": relations.dependence,
+        "unrelated": relations.unrelated,
+        "is_structured": relations.is_structured,
     }
 
 
@@ -141,11 +151,11 @@ def _check_sizes(sample: Sample) -> Sizes:
 
 
 def _merge(sample: Sample, labels: Labels) -> tuple[int | None, int | None]:
-    """Merge the two components that overlap most, again and again, while BIC or ICL improves.
+    """Repeatedly merge the two components that overlap most, while BIC or ICL improves.
 
-    A merged model is fitted from its labels in a few iterations, so its criteria can only be worse than the best
-    ones of that size: what is found to be better is better. BIC counts shrunk covariances as free; therefore it
-    counts only where held-out rows do not clearly prefer the larger model.
+    A merged model is fitted from its labels in a few iterations, so its criteria are at best those of the optimal
+    model of that size: an improvement that is found is real. BIC counts shrunk covariances as free parameters, so a
+    smaller model is accepted by BIC only if held-out rows do not clearly prefer the larger one.
     """
     labels = np.unique(labels, return_inverse=True)[1]
     trials: list[_Trial] = []
@@ -165,7 +175,7 @@ def _merge(sample: Sample, labels: Labels) -> tuple[int | None, int | None]:
             if not is_bic_better and by_icl is None:
                 break
         labels = _merged(trials[-1].responsibilities)
-    if by_icl is None and trials:  # merging two at a time may get stuck
+    if by_icl is None and trials:  # merging pairs can stop at a local optimum
         whole = _try(sample, np.zeros(len(labels), dtype=np.intp), 1)
         by_icl = 1 if whole.icl < trials[0].icl else None
     return by_bic, by_icl
@@ -184,7 +194,7 @@ def _try(sample: Sample, labels: Labels, n_components: int) -> _Trial:
 
 
 def _fit(X: Array, sample: Sample, labels: Labels, n_components: int) -> Mixture:
-    """Fit to some rows, from their labels."""
+    """Fit a mixture to some rows, initialized from their labels."""
     density, network = sample.mixture.density, sample.network
     overall = describe(X, network, density)
     weights, blocks, _ = start_from_labels(X, network, overall, density, n_components, labels.astype(np.float64))
@@ -194,13 +204,13 @@ def _fit(X: Array, sample: Sample, labels: Labels, n_components: int) -> Mixture
 
 
 def _is_surely_better(larger: _Trial, smaller: _Trial) -> bool:
-    """Whether the larger model describes held-out rows better, by more than chance."""
+    """True if the larger model gives held-out rows a significantly higher log-density."""
     gains = larger.held_out - smaller.held_out
     return bool(gains.mean() > SURE * gains.std() / np.sqrt(len(gains)))
 
 
 def _merged(responsibilities: Array) -> Labels:
-    """Labels of the rows after the two components that overlap most have become one."""
+    """Labels of the rows after the two components that overlap most are merged."""
     sums = responsibilities.sum(axis=0)
     overlap = responsibilities.T @ responsibilities / np.maximum(np.minimum.outer(sums, sums), 1e-300)
     np.fill_diagonal(overlap, -1.0)
@@ -212,11 +222,20 @@ def _merged(responsibilities: Array) -> Labels:
 
 
 def _is_lumped(sample: Sample, rows: NDArray[np.bool_]) -> bool:
-    """Whether the rows of a component fall into two heaps along the direction in which they vary most."""
-    columns = _gaussian_columns(sample)
-    if rows.sum() < FEWEST_LUMPED or not columns:
+    """True if the rows of a component form two groups along their direction of largest variance."""
+    return _falls_apart(standardize(sample.X[:, _gaussian_columns(sample)])[rows])
+
+
+def _find_heaps(sample: Sample) -> NDArray[np.bool_]:
+    """Shape (n_blocks,): True if the rows form two groups in the columns of the block."""
+    chosen, X = _gaussian_columns(sample), standardize(sample.X)
+    return np.array([_falls_apart(X[:, np.intersect1d(held, chosen)]) for held in sample.network.block_columns])
+
+
+def _falls_apart(found: Array) -> bool:
+    """True if rows form two groups along their direction of largest variance."""
+    if len(found) < FEWEST_LUMPED or not found.shape[1]:
         return False
-    found = _standardize(sample.X[:, columns])[rows]
     found -= found.mean(axis=0)
     direction: Any = np.random.default_rng(0).normal(size=found.shape[1])
     for _ in range(50):
@@ -240,6 +259,16 @@ def _gaussian_columns(sample: Sample) -> list[int]:
     ]
 
 
+def _families(sample: Sample) -> list[str]:
+    """Family of each column of the table."""
+    density, network = sample.mixture.density, sample.network
+    found = [GAUSSIAN] * sample.X.shape[1]
+    for hub, held in zip(network.named_hubs(), network.block_columns, strict=True):
+        for column, family in zip(held, density.families_of(hub.members), strict=False):  # empty: all are Gaussian
+            found[column] = family
+    return found
+
+
 def _respond(X: Array, network: Network, mixture: Mixture) -> tuple[Array, Array]:
     """Responsibilities and log-densities of rows under the assembled model."""
     weights, columns, density = mixture.weights.mean(axis=0), network.block_columns, mixture.density
@@ -248,47 +277,3 @@ def _respond(X: Array, network: Network, mixture: Mixture) -> tuple[Array, Array
     halves = em_pass(packed, np.concatenate(columns), None, np.log(weights)[None], views)
     sums = np.concatenate([halves.contribute(tile)[0].T for tile in halves.tiles(X, 0)])
     return normalize(sums + np.log(weights))
-
-
-# Odd columns
-
-
-def _names_rows(values: Array) -> bool:
-    """Whether a column's values, in the order of the rows, look like names of the rows: ids, or their numbers."""
-    values = values[~np.isnan(values)]
-    whole = np.round(values)
-    if len(values) < FEWEST_ROWS or (np.abs(values - whole) > 1e-9 * np.maximum(np.abs(whole), 1.0)).any():
-        return False
-    ordered = np.sort(whole)
-    steps = np.diff(ordered)
-    if (steps <= 0).any():
-        return False
-    even = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
-    distance = np.abs(even - np.linspace(0.0, 1.0, len(even))).max()
-    return bool((steps == steps[0]).all() or distance < EVEN / np.sqrt(len(even)))
-
-
-def _twins(sample: Sample) -> tuple[tuple[str, str], ...]:
-    """Pairs of columns of one block of which one is a multiple of the other, plus a constant."""
-    found: list[tuple[str, str]] = []
-    for held in sample.network.block_columns:
-        part = _standardize(sample.X[:, held])
-        correlations = np.triu(np.abs(part.T @ part) / len(part), 1)
-        least = 0.5 if np.isnan(sample.X[:, held]).any() else TWINS - 1e-6  # gaps, filled with means, lower it
-        pairs = np.argwhere(correlations > least)
-        for one, other in pairs[np.argsort(-correlations[tuple(pairs.T)])][:MOST_PAIRS]:
-            pair = sample.X[:, held[[one, other]]]
-            pair = pair[~np.isnan(pair).any(axis=1)]
-            if len(pair) >= FEWEST_ROWS and pair.std(axis=0).all() and abs(pearsonr(*pair.T).statistic) > TWINS:
-                found.append((str(held[one]), str(held[other])))
-    return tuple(found)
-
-
-def _standardize(X: Array) -> Array:
-    """Columns with mean 0 and deviation 1; gaps become means."""
-    is_there = ~np.isnan(X)
-    counts = np.maximum(is_there.sum(axis=0), 1)
-    moved = np.where(is_there, X - np.where(is_there, X, 0.0).sum(axis=0) / counts, 0.0)
-    spread = np.sqrt(np.square(moved).sum(axis=0) / counts)
-    scaled: Array = moved / np.where(spread > 0, spread, 1.0)
-    return scaled

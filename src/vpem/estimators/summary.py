@@ -1,4 +1,4 @@
-"""A fitted model as a few lines of HTML, for notebooks."""
+"""HTML summary of a fitted model, for notebooks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0;border:0;b
 
 
 def model_html(model: Any) -> str:
-    """Summary of a fitted mixture: how the fit went, and what makes each component different.
+    """Return an HTML summary of a fitted mixture: outcome of the fit, and distinctive columns of each component.
 
-    It has no rows, no scripts and no colours of its own: it takes those of the notebook.
+    The summary contains no data rows and no scripts. It uses the colours of the notebook.
     """
     found = model._profile()
     nats = [one.nats for one in model._column_information()]
@@ -27,6 +27,7 @@ def model_html(model: Any) -> str:
     lines = {
         "model": f"{as_count(len(found.shares), 'component')}, {as_count(len(names), 'column')}, "
         f"{as_count(len(model.partition_), 'party', 'parties')}",
+        **_rows(model),
         "fit": _fit(model),
         "traffic": f"{as_bytes(model.traffic_.bytes)} in {as_count(model.traffic_.messages, 'message')}, if "
         "this were a real network",
@@ -52,6 +53,11 @@ def model_html(model: Any) -> str:
     return f'<div class="vpem-model">{title}{tables}</div>'
 
 
+def _rows(model: Any) -> dict[str, str]:
+    rows = getattr(model, "rows_", None)
+    return {} if rows is None else {"rows": escape(rows.describe()), "gaps": escape(rows.describe_gaps())}
+
+
 def _fit(model: Any) -> str:
     end = "converged" if model.converged_ else "<b>did not converge</b>"
     value = getattr(model, "log_likelihood_", model.lower_bound_)
@@ -60,7 +66,7 @@ def _fit(model: Any) -> str:
 
 
 def _verdict(model: Any) -> str:
-    """Colour, then one line for each finding."""
+    """Return the colour, then one line for each finding."""
     findings = [
         f"{one.severity}: {escape(one.sentence)}" + (f" Try: {escape(one.remedy)}." if one.remedy else "")
         for one in model.verdict_

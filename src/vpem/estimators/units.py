@@ -1,7 +1,8 @@
-"""Columns divided by their own deviations for the fit, and everything back in their own units after it.
+"""Units of a fit: columns are divided by their own deviations, and results are converted back to the table's units.
 
-Every party scales its own columns and needs no message for it. A density of scaled columns is that of the columns
-themselves times the scales, so that log-likelihoods differ by a sum of logarithms, which each party knows of its own.
+Every party scales its own columns, without a message. The density of the scaled columns is that of the original
+columns times the scales. Log-likelihoods therefore differ by a sum of logarithms of scales, of which each party knows
+its own.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from vpem.core.blocks.factors import rescaled
 from vpem.core.blocks.overall import column_moments
 from vpem.core.network.parties import Network
 from vpem.core.rows import Rows, Table, row_chunks
-from vpem.simulation.em import Certificate, MixtureFit
-from vpem.simulation.model import Mixture
+from vpem.simulation.certificate import Certificate
+from vpem.simulation.model import Mixture, MixtureFit
 
 Array = NDArray[np.float64]
 
 SAME = 1e-12
-"""Deviation of a column, beside its largest value, that the rounding of many sums could leave."""
+"""Largest deviation of a column, relative to its largest value, that rounding in sums could cause."""
 
 
 class ScaledTable:
-    """Rows of a table, whose columns are divided by their scales as they are read.
+    """Table whose columns are divided by their scales when rows are read.
 
     Parameters
     ----------
@@ -55,19 +56,23 @@ class ScaledTable:
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """In which units a fit works; without a scale, in those of the table."""
+    """Units of a fit; without a scale, those of the table."""
 
     scale: Array | None = None
-    """(n_features,): what each column is divided by."""
+    """(n_features,): divisor of each column."""
     shift: float = 0.0
-    """Log-likelihood per row of the columns themselves, minus that of the scaled ones."""
+    """Log-likelihood per row of the original columns, minus that of the scaled columns."""
 
     def scaled(self, table: Table) -> Table:
-        """What is fitted."""
+        """Return the table in the units of the fit."""
         return table if self.scale is None else ScaledTable(table, self.scale)
 
+    def for_rows(self, table: Table) -> Units:
+        """Return units with the same scales, and the shift of the given rows, which are those of the fit."""
+        return self if self.scale is None else replace(self, shift=find_units(table, self.scale).shift)
+
     def arrays(self, given: list[dict[str, Array]], network: Network, density: Density) -> list[dict[str, Array]]:
-        """Means and covariances that a user gave of each block, as the fit needs them."""
+        """Convert the user's means and covariances of each block to the units of the fit."""
         if self.scale is None:
             return given
         found = []
@@ -80,7 +85,7 @@ class Units:
         return found
 
     def mixture(self, mixture: Mixture, network: Network, *, back: bool) -> Mixture:
-        """Parameters of scaled columns; with `back`, in the columns' own units again."""
+        """Convert a mixture to the units of the fit, or with `back` to the units of the table."""
         if self.scale is None:
             return mixture
         factors = self.scale if back else 1.0 / self.scale
@@ -89,7 +94,7 @@ class Units:
         return replace(mixture, blocks=tuple(rescale(block, factors[columns]) for block, columns in pairs))
 
     def fit(self, result: MixtureFit, network: Network, *, back: bool) -> MixtureFit:
-        """A fit of scaled columns; with `back`, in the columns' own units again."""
+        """Convert a fit to the units of the fit, or with `back` to the units of the table."""
         shift = self.shift if back else -self.shift
         return replace(
             result,
@@ -98,26 +103,26 @@ class Units:
         )
 
     def certificate(self, found: Certificate) -> Certificate:
-        """With the likelihood of the columns themselves."""
+        """Convert the log-likelihood of a certificate to the units of the table."""
         likelihood = found.log_likelihood
         return found if likelihood is None else replace(found, log_likelihood=likelihood + self.shift)
 
 
 def find_units(table: Table, scale: Array | None = None, scaled: NDArray[np.intp] | None = None) -> Units:
-    """Deviations of a table's columns, of what is there; or given ones, for these rows.
+    """Compute the units of a fit from the deviations of the observed values, or from given scales.
 
     Parameters
     ----------
     table : Table of shape (n_samples, n_features)
     scale : array of shape (n_features,), optional
-        Of an earlier fit that this one goes on with.
+        Scales of an earlier fit that this one continues.
     scaled : array of int, optional
-        Columns that have a scale, by default all; that of the others is 1.
+        Columns to scale, by default all; other columns have scale 1.
     """
     counts, _, variances, largest = column_moments(table)
     if scale is None:
         with np.errstate(invalid="ignore", over="ignore"):
-            # What does not vary stays as it is, and so does what is too large, to be refused later.
+            # Constant columns are not scaled. Neither are overflowing ones, which a later check rejects.
             varies = (variances > (SAME * largest) ** 2) & np.isfinite(variances)
             varies &= scaled is None or np.isin(np.arange(len(variances)), scaled)
         scale = np.sqrt(np.where(varies, variances, 1.0))

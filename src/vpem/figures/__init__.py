@@ -1,6 +1,6 @@
-"""Figures of fits and of what the clusters are, made with matplotlib (`pip install vpem[figures]`).
+"""Figures of fits and clusters, made with matplotlib (`pip install vpem[figures]`).
 
-matplotlib is imported with the first figure.
+matplotlib is imported when the first figure is made.
 """
 
 from vpem.figures.clusters import (

@@ -1,4 +1,4 @@
-"""Figures of what the clusters are: each is a matplotlib figure, which a notebook shows by itself."""
+"""Figures of the clusters: matplotlib figures that notebooks display without `pyplot`."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_COLUMNS = 40
-"""Columns in a figure, if there are more."""
+"""Maximum number of columns in a figure."""
 MOST_DOTS = 5000
-"""Rows in a figure, if there are more."""
+"""Maximum number of rows in a figure."""
 MOST_CATEGORIES = 20
-"""Categories of a column in a figure; the most common ones."""
+"""Maximum number of categories of a column in a figure; the most common ones are shown."""
 LEAST_SHARE = 0.005
-"""Smallest share of a category in a component that is drawn."""
+"""Smallest share of a category in a component for which a dot is drawn."""
 LARGEST_DOT = 220.0
-"""Area, in points squared, of a dot that stands for all of a component."""
+"""Area of a dot for a share of 1, in points squared."""
 MOST_CELLS = 16
-"""Components up to which numbers are written into cells."""
+"""Maximum number of components for which cells have numbers."""
 
 
 def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
-    """Profiles of the components as a heat map: means in the columns' units, colours for the distance from everyone.
+    """Plot profiles of the components as a heat map of means, coloured by the distance from everyone.
 
-    Blue is above everyone and orange below, as in the report. Of categories, a cell has the one whose share is
-    farthest above everyone's.
+    Means are in the columns' units. Blue is above everyone and orange below, as in the report. For a column of
+    categories, a cell shows the category whose share is farthest above everyone's.
 
     Parameters
     ----------
     model : VerticalMixture
         Fitted.
     max_columns : int, default=40
-        If there are more, the most informative ones are shown.
+        Maximum number of columns; the most informative ones are shown.
     """
     from matplotlib.colors import Normalize
 
@@ -76,19 +76,19 @@ def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
 
 
 def plot_importance(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
-    """Information of columns and of parties about the component, in nats, with the most that there is to tell.
+    """Plot the information of columns and of parties about the component, in nats, with its maximum.
 
     Parameters
     ----------
     model : VerticalMixture
         Fitted.
     max_columns : int, default=40
-        Of columns and of parties, if there are more.
+        Maximum number of columns, and of parties.
     """
     most, known = entropy(model.weights_), list(map(str, model.partition_))
     of_columns, of_parties = model._column_information(), model._party_information()
     single = all(len(held) == 1 for held in model.partition_.values())
-    is_plain = single or len(known) > len(COLOURS)  # colours would stand for several parties
+    is_plain = single or len(known) > len(COLOURS)  # otherwise parties would share colours
     colour_of = {party: COLOURS[0 if is_plain else number] for number, party in enumerate(known)}
     panels = [("columns", of_columns, _long_names(model), [colour_of[party] for party in model._party_of_column()])]
     if not single:
@@ -96,7 +96,7 @@ def plot_importance(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
     lengths = [min(len(found), max_columns) for _, found, *_ in panels]
     longest, rest = max(lengths), max(lengths) - lengths[-1]
     figure = make_figure(5.0 * len(panels), max(1.3 + 0.24 * longest, 2.2))
-    # The parties are often few: their panel ends where its bars do.
+    # There are often few parties, so their panel is only as high as its bars.
     grid = figure.add_gridspec(2, len(panels), height_ratios=[longest - rest + 2, max(rest - 2, 0.01)])
     for number, (title, found, labels, colours) in enumerate(panels):
         axes = figure.add_subplot(grid[0 if number and rest > 6 else slice(None), number])
@@ -119,9 +119,9 @@ def plot_importance(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
 
 
 def plot_certainty(model: Any, X: ArrayLike) -> Figure:
-    """Histogram of each row's largest component probability under the model.
+    """Plot a histogram of each row's largest component probability under the model.
 
-    A wrong model can be as sure as a right one, so the title gives the verdict on the fit.
+    A wrong model can be as certain as a right one, so the title gives the verdict on the fit.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def plot_certainty(model: Any, X: ArrayLike) -> Figure:
 
 
 def plot_confusion(model: Any, X: ArrayLike) -> Figure:
-    """Which components are confused: expected share of the rows of one that are labelled with another.
+    """Plot the expected confusion: the share of each component's rows that are labelled with another component.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def plot_confusion(model: Any, X: ArrayLike) -> Figure:
 
 
 def plot_classes(classes: ArrayLike, labels: ArrayLike) -> Figure:
-    """Known classes against components: rows of each class in each component, coloured by the share of the class.
+    """Plot the number of rows of each known class in each component, coloured by the share of the class.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def plot_classes(classes: ArrayLike, labels: ArrayLike) -> Figure:
 
 
 def _table(shares: Any, texts: list[list[str]], names: list[str], rows: str, title: str) -> Figure:
-    """A heat map of shares of rows, one line for each name and one column for each component."""
+    """Draw a heat map of shares of rows, with a line for each name and a column for each component."""
     n_rows, n_columns = shares.shape
     figure = make_figure(max(4.2, 1.5 + 0.5 * n_columns), max(2.4, 1.4 + 0.4 * n_rows))
     axes = figure.add_subplot()
@@ -204,11 +204,11 @@ def _table(shares: Any, texts: list[list[str]], names: list[str], rows: str, tit
 
 
 def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | None = None) -> Figure:
-    """Two columns: ellipses of one and two deviations of each component, and rows if there are any.
+    """Plot two columns: ellipses of one and two deviations of each component, and rows if given.
 
-    Categories have no order and no deviation: a column of categories has a place on its axis for each, on which the
-    area of a component's dot is the share of the category in the component, and lines are one and two deviations of
-    the other column.
+    Categories have no order and no deviation. Each category has a position on its axis, where the area of a
+    component's dot is the share of the category in the component. Lines show one and two deviations of the other
+    column if it is numeric.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | N
     one, other : str or int
         Names or numbers of columns.
     X : array-like of shape (n_samples, n_features), optional
-        Rows; their colours are their labels. Every so manyth is drawn if there are more than 5,000.
+        Rows, coloured by label. Of more than 5,000, a regular subsample is drawn.
     """
     found, names = model._profile(), model._column_names()
     pair = [_number(column, names) for column in (one, other)]
@@ -246,7 +246,7 @@ def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | N
 
 
 def _add_ellipses(axes: Any, means: Any, covariances: list[Any]) -> None:
-    """One and two deviations around each component's means, (n_components, 2)."""
+    """Draw ellipses of one and two deviations around each component's means, shape (n_components, 2)."""
     from matplotlib.patches import Ellipse
 
     for k, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
@@ -263,7 +263,7 @@ def _add_ellipses(axes: Any, means: Any, covariances: list[Any]) -> None:
 
 
 def _categories(found: Any, column: int) -> list[int]:
-    """Codes of the most common categories of a column, in ascending order."""
+    """Return the codes of a column's most common categories, in ascending order."""
     everyone = found.shares @ found.categories[column]
     return sorted(int(code) for code in np.argsort(-everyone, kind="stable")[:MOST_CATEGORIES])
 
@@ -282,7 +282,7 @@ def _add_categories(axes: Any, found: Any, pair: list[int], shown: dict[int, lis
     n_components = len(found.shares)
     for k in range(n_components):
         look: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)]}
-        aside = 0.6 * ((k + 0.5) / n_components - 0.5)  # so that the components' dots do not overlap
+        aside = 0.6 * ((k + 0.5) / n_components - 0.5)  # so that dots of different components do not overlap
         places, shares = [], []
         for column in pair:
             chosen = shown.get(column)
@@ -314,7 +314,7 @@ def _add_rows(axes: Any, model: Any, X: Any, pair: list[int], shown: dict[int, l
 
 
 def _covariances(model: Any, one: int, other: int) -> list[Any]:
-    """Of two columns within each component; (2, 2) each."""
+    """Return the covariance of two columns within each component, shape (2, 2) each."""
     _, density, blocks, columns = model._parts()
     deviations = model._profile().deviations
     found = [np.diag(own[[one, other]] ** 2) for own in deviations]
@@ -328,17 +328,22 @@ def _covariances(model: Any, one: int, other: int) -> list[Any]:
     return found
 
 
+def _short(value: object) -> str:
+    """Describe a value: strings and numbers in full, others by their type."""
+    return repr(value) if isinstance(value, str | int | float) else type(value).__name__
+
+
 def _number(column: str | int, names: list[str]) -> int:
-    if column in names:
-        return names.index(str(column))
+    if isinstance(column, str) and column in names:
+        return names.index(column)
     if isinstance(column, int | np.integer) and 0 <= column < len(names):
         return int(column)
     shown = ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")
-    raise ValueError(f"expected the name or number of a column, one of {shown}, got {column!r}")
+    raise ValueError(f"expected the name or number of a column, one of {shown}, got {_short(column)}")
 
 
 def _long_names(model: Any) -> list[str]:
-    """Columns with their parties in front, unless their names have them already."""
+    """Prefix columns with their parties, unless their names already contain them."""
     names, parties = model._column_names(), model._party_of_column()
     is_plain = len(set(parties)) == 1 or not hasattr(model, "feature_names_in_")
     pairs = zip(parties, names, strict=True)

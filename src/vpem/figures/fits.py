@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = "") -> Figure:
-    """Log-likelihood per row against iterations, one curve for each method.
+    """Plot the log-likelihood per row against iterations, with one curve for each method.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def plot_trajectories(trajectories: Mapping[str, Sequence[float]], title: str = 
 
 
 def plot_selection(found: Sequence[Mapping[str, Any]]) -> Figure:
-    """Criteria against the number of components, the smallest of each marked.
+    """Plot criteria against the number of components, with the smallest value of each marked.
 
     Parameters
     ----------
     found : sequence of mappings
-        With the keys `components`, `bic` and `aic`, perhaps `icl`, and perhaps `held_out`, the log-likelihood per
-        row of held-out rows, of which the largest is marked. None for a number of components whose fit collapsed,
-        which becomes a dotted line. At least one has numbers.
+        Mappings with the keys `components`, `bic`, `aic` and optionally `icl` and `held_out`. `held_out` is the
+        log-likelihood per row of held-out rows, of which the largest is marked. Values are None for a number of
+        components whose fit collapsed, which is drawn as a dotted line. At least one mapping must have numbers.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -86,19 +86,19 @@ def draw_network(
     names: bool = False,
     size: float = 60.0,
 ) -> None:
-    """Draw agents and links; hubs in colours, their roots as squares.
+    """Draw agents and links, with hubs in colours and their roots as squares.
 
     Parameters
     ----------
     axes : matplotlib.axes.Axes
     graph : networkx.Graph
-        Places are taken from the attribute `pos`, if the nodes have it.
+        The attribute `pos` of the nodes gives their places; without it, a layout is computed.
     hubs : sequence of (root, members)
-        As in `VerticalGaussianMixture.hubs_`.
+        Hubs, as in `VerticalGaussianMixture.hubs_`.
     names : bool
-        Write the agents' names into their signs.
+        True to write the agents' names into their markers.
     size : float
-        Of the signs, in points squared.
+        Area of the markers, in points squared.
     """
     from matplotlib.collections import LineCollection
 
@@ -129,9 +129,9 @@ def draw_network(
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
-    """Write a figure to a file, whole or not at all; the ending of its name chooses the format, PNG if it has none.
+    """Write a figure to a file, which is replaced atomically; its ending gives the format, by default PNG.
 
-    The same figure gives the same SVG, to the byte.
+    SVG output is deterministic: the same figure gives the same bytes.
     """
     from matplotlib import rc_context
 

@@ -1,4 +1,4 @@
-"""Colours, and figures that show themselves."""
+"""Colours, and figures that notebooks display."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart with any colour vision; widths and dashes keep equal curves visible.
+# Okabe and Ito's colours, distinct under any colour vision; widths and dashes keep equal curves visible.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#000000", "linestyle": "-", "linewidth": 1.5},
     {"color": "#56b4e9", "linestyle": "-", "linewidth": 5.0},
@@ -18,7 +18,7 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#cc79a7", "linestyle": ":", "linewidth": 2.2},
 )
 COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#0072b2", "#999999")
-"""Of areas and signs, by the same authors."""
+"""Colours of areas and markers, by the same authors."""
 
 
 ABOVE, BELOW = "#0072b2", "#d55e00"
@@ -26,7 +26,7 @@ ABOVE, BELOW = "#0072b2", "#d55e00"
 
 
 def above_and_below() -> Any:
-    """Colour map from orange (below everyone) through white to blue (above everyone)."""
+    """Return a colour map from orange (below everyone) through white to blue (above everyone)."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("above and below", [BELOW, "#ffffff", ABOVE])
@@ -34,7 +34,7 @@ def above_and_below() -> Any:
 
 @cache
 def _figure_class() -> Any:
-    """Matplotlib's figure, which a notebook shows without `pyplot`; matplotlib is imported with the first one."""
+    """Return a figure class that notebooks display without `pyplot`; matplotlib is imported on the first call."""
     from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
@@ -47,6 +47,6 @@ def _figure_class() -> Any:
 
 
 def make_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches."""
+    """Create an empty figure of this size in inches."""
     figure: Figure = _figure_class()(figsize=(width, height), layout="constrained")
     return figure

@@ -1,6 +1,6 @@
-"""What the components of a fitted mixture are: pure functions of weights, density, blocks and their columns.
+"""Interpretation of a fitted mixture's components: pure functions of weights, density, blocks and their columns.
 
-All of them go by the protocol of a density alone, so they hold for every family of columns.
+They use the protocol of a density alone, so they hold for every family of columns.
 """
 
 from vpem.meaning.certainty import Certainty, make_certainty, typicality

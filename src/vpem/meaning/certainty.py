@@ -14,38 +14,39 @@ from vpem.core.blocks.weights import normalize
 from vpem.meaning.information import SEED
 
 EDGES = np.linspace(0.0, 1.0, 21)
-"""Of the bins of the largest responsibility."""
+"""Edges of the bins of the largest responsibility."""
 SURE = 0.95
 """Probability above which the model is sure of a label."""
 N_REFERENCE = 2000
-"""Rows that are drawn to see how likely the model's own rows are."""
+"""Number of rows drawn from the model as a reference for log-densities."""
 MOST_KEPT = 2**24
-"""Numbers of drawn rows' log-densities that are kept for other rows with the same gaps: 128 MiB."""
+"""Largest number of cached log-densities of drawn rows, which other rows with the same gaps use again: 128 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Certainty:
-    """Certainty of the labels of some rows under a model; it identifies no row, unless there are very few.
+    """Certainty of the labels of some rows under a model. It identifies no row, unless there are very few rows.
 
     All values are probabilities under the model. A model that does not describe the data can be sure and wrong.
     """
 
     n_rows: int
-    """With some value."""
+    """Number of rows with some value."""
     counts: NDArray[np.int64]
-    """(n_components, n_bins): rows labelled with each component whose largest responsibility is in the bin."""
+    """Shape (n_components, n_bins): number of rows labelled with each component whose largest responsibility is in
+    the bin."""
     edges: Array
-    """(n_bins + 1,): of the bins."""
+    """Shape (n_bins + 1,): edges of the bins."""
     confusion: Array
-    """(n_components, n_components): expected share of the rows of component i that are labelled with j."""
+    """Shape (n_components, n_components): expected share of the rows of component i that are labelled with j."""
     mean_largest: float
-    """Mean of the largest responsibility: the share of labels that are right, if the model is."""
+    """Mean of the largest responsibility: the expected share of correct labels, if the model is correct."""
     sure_share: float
-    """Share of rows in which one component has a probability above 0.95 under the model. It does not say whether the
-    model is right: see `verdict_`."""
+    """Share of rows in which one component has a probability above 0.95 under the model. It does not show
+    whether the model is right: see `verdict_`."""
 
     def confused_pairs(self, most: int = 5, least: float = 0.01) -> list[tuple[int, int, float]]:
-        """Components i and j, and the expected share of rows of i that are labelled with j, largest first."""
+        """Return components i and j with the expected share of rows of i that are labelled with j, largest first."""
         off = self.confusion - np.diag(np.diag(self.confusion))
         order = np.argsort(-off, axis=None, kind="stable")[:most]
         pairs = [(int(place) // len(off), int(place) % len(off)) for place in order]
@@ -53,12 +54,12 @@ class Certainty:
 
 
 def make_certainty(responsibilities: Array) -> Certainty:
-    """Certainty of the labels of rows.
+    """Compute the certainty of the labels of rows.
 
     Parameters
     ----------
     responsibilities : array of shape (n_rows, n_components)
-        Of rows with some value.
+        Responsibilities of the rows with some value.
     """
     n_components = responsibilities.shape[1]
     labels, largest = responsibilities.argmax(axis=1), responsibilities.max(axis=1)
@@ -84,11 +85,11 @@ def typicality(
     n_draws: int = N_REFERENCE,
     seed: int = SEED,
 ) -> tuple[Array, Array]:
-    """How well each row fits, compared with rows of the model itself that have the same gaps.
+    """Compare the log-density of each row with those of rows drawn from the model with the same gaps.
 
-    A log-density depends on how many columns a row has, so it is compared with those of rows that are drawn from the
-    model and lack the same columns. That makes rows with different gaps comparable. Zeros have probabilities and
-    amounts have densities; densities are taken per deviation of all amounts, so that units have no effect.
+    A log-density depends on the number of columns that a row has. The reference rows lack the same columns, so that
+    rows with different gaps are comparable. Zeros have probabilities and amounts have densities. Densities are taken
+    per standard deviation of all amounts, so that units have no effect.
 
     Parameters
     ----------
@@ -99,17 +100,17 @@ def typicality(
         Each block's column numbers.
     X : array of shape (n_rows, n_features)
     log_densities : array of shape (n_rows,)
-        Of what each row has.
+        Log-density of the values that each row has.
     n_draws : int
     seed : int
 
     Returns
     -------
     tails : array of shape (n_rows,)
-        Probability that a row of the model fits as badly or worse; at least ``1 / (n_draws + 1)``, and 1 for a row
-        without any value.
+        Probability that a row drawn from the model has the same or a lower log-density; at least
+        ``1 / (n_draws + 1)``, and 1 for a row without any value.
     scores : array of shape (n_rows,)
-        The same less the one that the model expects, in standard deviations: it orders rows beyond all drawn ones.
+        Log-density less its mean over the drawn rows, in standard deviations. It orders rows beyond all drawn ones.
     """
     reference = _Reference(weights, density, blocks, columns, n_draws, seed)
     pairs = zip(blocks, columns, strict=True)
@@ -128,7 +129,7 @@ def typicality(
 
 
 class _Reference:
-    """Rows of the model itself, of which any columns can be left out."""
+    """Rows drawn from the model, from which any columns can be left out."""
 
     def __init__(
         self,
@@ -144,11 +145,11 @@ class _Reference:
         self.weights, self.log_weights, self.density = weights, np.log(weights), density
         self.blocks, self.columns = blocks, [np.asarray(own) for own in columns]
         self.drawn = [density.sample(block, labels, rng).T for block in blocks]
-        # Rows have many different gaps, but those within one block are few: what a block adds is kept for them.
+        # Rows have many patterns of gaps, but few within one block: a block's log-densities are cached by pattern.
         self.kept: dict[tuple[int, bytes], Array] = {}
 
     def log_densities(self, gone: NDArray[np.bool_]) -> Array:
-        """Of the drawn rows without some columns, in ascending order; (n_draws,)."""
+        """Log-densities of the drawn rows without some columns, in ascending order; shape (n_draws,)."""
         total: Array = np.zeros((len(self.log_weights), self.drawn[0].shape[1]))
         for number, own in enumerate(self.columns):
             if not gone[own].all():

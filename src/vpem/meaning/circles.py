@@ -9,9 +9,9 @@ Array = NDArray[np.float64]
 
 
 def mean_on_circle(shares: Array, means: Array, deviations: Array, period: float) -> tuple[Array, Array]:
-    """Mean and deviation of a mixture on a circle; arrays (n_components, ...), of which the first axis is added up.
+    """Mean and deviation of a mixture on a circle; the arrays (n_components, ...) are summed over the first axis.
 
-    The deviation is that of the arc, half a period at most.
+    The deviation is that of the arc, at most half a period.
     """
     turn = 2.0 * np.pi / period
     arrows = (shares * np.exp(-0.5 * np.square(turn * deviations) + 1j * turn * means)).sum(axis=0)
@@ -20,6 +20,6 @@ def mean_on_circle(shares: Array, means: Array, deviations: Array, period: float
 
 
 def arc(to: Array, since: Array | float, period: float) -> Array:
-    """The shorter way from one angle to another, with a sign."""
+    """Return the signed length of the shorter arc from one angle to another."""
     found: Array = (to - since + period / 2) % period - period / 2
     return found

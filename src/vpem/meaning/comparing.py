@@ -1,4 +1,4 @@
-"""Several fitted models side by side."""
+"""Comparison of several fitted models."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ SEVERITIES = ("red", "amber", "note")
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Facts of several models, in the same order everywhere."""
+    """Facts about several models. All lists have the same order."""
 
     names: list[str]
     facts: list[dict[str, Any]]
-    """Of each model: `verdict` (its colour, None if it was not judged), `components`, `columns`, `parties`,
+    """Facts of each model: `verdict` (its colour, None if it was not judged), `components`, `columns`, `parties`,
     `parameters`, `iterations`, `converged`, `messages`, `bytes` and `fit_log_likelihood` (per row of its own fit),
     and on the rows `log_likelihood` (per row), `bic` and `aic`; these are None without rows."""
     findings: list[list[Finding]]
-    """Of each model: what is wrong with its fit, the worst first."""
+    """Findings about the fit of each model, the worst first."""
     trajectories: list[list[float]]
-    """Of each model: `lower_bounds_`, one for each iteration."""
+    """`lower_bounds_` of each model, one for each iteration."""
     agreement: Array | None
-    """(n_models, n_models): adjusted Rand index of the labels on the same rows; None without rows."""
+    """Shape (n_models, n_models): adjusted Rand index of the labels on the same rows; None without rows."""
     n_rows: int
-    """Rows that every model has some value of."""
+    """Number of rows of which every model has some value."""
     same_columns: bool
-    """Whether log-likelihoods and criteria are of the same columns, and can be compared."""
+    """True if all models have the same columns, so that log-likelihoods and criteria can be compared."""
     refusal: str = ""
-    """Why log-likelihoods and criteria are left out: some column is a density here and a probability there."""
+    """Reason for which log-likelihoods and criteria are left out: a column has a density in one model and a
+    probability in another. Empty if they are not left out."""
 
 
 def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = None) -> Comparison:
-    """Compare fitted models, on rows if there are any.
+    """Compare fitted models, on the given rows if any.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = Non
     n_rows, labels = int(there.sum()), []
     for one, array, own in zip(fitted, arrays, facts, strict=True):
         with warnings.catch_warnings():
-            # An array has no names; its columns are the model's.
+            # An array has no names, but its columns are in the model's order.
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             labels.append(one.predict(array[there]))
             score = one.score(array[there])
@@ -87,7 +88,7 @@ def compare_models(models: Mapping[str, Any], tables: Sequence[Any] | None = Non
 
 
 def _refusal(models: Mapping[str, Any]) -> str:
-    """Which column's log-densities do not compare, if there is one."""
+    """Return a message on a column whose log-densities are not comparable; empty if all are."""
     known: dict[str, tuple[str, str]] = {}
     for name, model in models.items():
         for column, measure in model._measures().items():
@@ -102,7 +103,7 @@ def _refusal(models: Mapping[str, Any]) -> str:
 
 
 def verdict_of(model: Any) -> tuple[Colour | None, list[Finding]]:
-    """The colour of a model's verdict and its findings, the worst first.
+    """Return the colour of a model's verdict and its findings, the worst first.
 
     The colour is None for a model that was not judged, such as one from a file of an older version.
     """

@@ -1,4 +1,4 @@
-"""What rows with gaps would have there."""
+"""Imputation of the gaps of rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vpem.meaning.circles import mean_on_circle
 def impute_rows(
     density: Density, blocks: Sequence[Block], columns: Sequence[Sequence[int]], X: Array, responsibilities: Array
 ) -> tuple[Array, Array]:
-    """Expected values and standard deviations of gaps, given what each row has.
+    """Expected values and standard deviations of gaps, given the values that each row has.
 
-    Within a component a gap depends on the other columns of its block; how likely the component is depends on all
+    Within a component, a gap depends on the other columns of its block. The component's probability depends on all
     columns. Variances add up by the law of total variance: the mean of the variances within components, and the
-    variance of the means between them. A gap among categories becomes the most probable one, and its deviation is the
-    probability that it is another.
+    variance of the means between them. A gap in a categorical column becomes the most probable category, and its
+    deviation is the probability of all other categories.
 
     Parameters
     ----------

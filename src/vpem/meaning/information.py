@@ -1,8 +1,8 @@
-"""Which columns make the clusters: what a column, or a party's columns, tell about the component of a row.
+"""Information about the component of a row in a column, or in a party's columns.
 
-The information is the mutual information of columns and component under the fitted model, in nats. It is at most the
-entropy of the weights, which would be reached if the columns told the component for sure. It depends on variances as
-much as on means. A party needs its own block and the weights for it: no data, and no message.
+It is the mutual information of columns and component under the fitted model, in nats. It is at most the entropy of
+the weights, which it reaches if the columns determine the component. It depends on variances as much as on means. A
+party computes it from its own block and the weights, without data or messages.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from vpem.core.blocks.arrays import Array, Block
 from vpem.core.blocks.density import Density
 
 N_DRAWS = 20_000
-"""Rows that are drawn for an expectation which is not an integral over one column."""
+"""Number of rows drawn for an expectation that is not an integral over one column."""
 FEWEST_DRAWS = 200
-"""Of each component."""
+"""Smallest number of rows drawn from each component."""
 SEED = 20_230_917
-"""Fixed: parties that compute the same thing get the same number."""
+"""Fixed, so that parties get the same result from the same computation."""
 TAILS = np.array([0.0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 13, 17, 22, 30, 40])
-"""Where panels of the integral end, in deviations from a component's mean: families may have long tails."""
+"""Ends of the integral's panels, in deviations from a component's mean; far out, as families may have long tails."""
 N_NODES = 8
-"""Of Gauss and Legendre's rule, in each panel."""
+"""Number of Gauss-Legendre nodes in each panel."""
 MASS_ERROR = 1e-3
-"""If the densities do not integrate to 1 within this, the column is no continuous one, and rows are drawn."""
+"""Largest error of a density's integral. Beyond it, the column is not continuous, and rows are drawn instead."""
 
 
 class Information(NamedTuple):
@@ -40,12 +40,12 @@ class Information(NamedTuple):
 
 
 def entropy(weights: Array) -> float:
-    """What there is to tell about the component of a row, in nats."""
+    """Entropy of the component of a row, in nats."""
     return float(-xlogy(weights, weights).sum())
 
 
 def column_information(weights: Array, density: Density, block: Block) -> list[Information]:
-    """What each column of a block tells about the component by itself.
+    """Information of each single column of a block about the component.
 
     It is the integral of `sum_k w_k p_k(x) log(p_k(x) / p(x))`, with the column's densities `p_k` within the
     components and `p` of all rows.
@@ -59,8 +59,8 @@ def column_information(weights: Array, density: Density, block: Block) -> list[I
     Returns
     -------
     list of Information
-        One for each column. The error is 0 but for columns whose values cannot be integrated over or listed: for
-        these, rows are drawn.
+        One for each column. The error is 0, except for columns whose values cannot be integrated over or listed:
+        for these, rows are drawn.
     """
     return [_of_column(weights, density, block, column) for column in range(density.means(block).shape[1])]
 
@@ -81,7 +81,7 @@ def _of_column(weights: Array, density: Density, block: Block, column: int) -> I
 
 
 def _panels(means: Array, deviations: Array) -> tuple[Array, Array]:
-    """Points and weights of an integral that is exact for smooth densities with these moments; (n_points,) each."""
+    """Points and weights, each (n_points,), of an integral that is exact for smooth densities with these moments."""
     ends = np.unique(means[:, None] + deviations[:, None] * np.concatenate([-TAILS[:0:-1], TAILS]))
     nodes, shares = np.polynomial.legendre.leggauss(N_NODES)
     half = np.diff(ends)[:, None] / 2
@@ -97,7 +97,7 @@ def block_information(
     n_draws: int = N_DRAWS,
     seed: int = SEED,
 ) -> Information:
-    """What some columns of a block tell about the component together; by drawing rows from the model.
+    """Joint information of some columns of a block about the component, estimated on rows drawn from the model.
 
     Parameters
     ----------
@@ -105,9 +105,9 @@ def block_information(
     density : Density
     block : Block
     columns : sequence of int, optional
-        Places within the block; by default all of them. The others are marginalized.
+        Positions within the block; by default all. The other columns are marginalized.
     n_draws : int
-        The standard error falls with its square root.
+        Number of rows. The standard error is inversely proportional to its square root.
     seed : int
     """
     labels, rng = _draw_labels(weights, n_draws), np.random.default_rng(seed)
@@ -122,7 +122,7 @@ def block_information(
 def whole_information(
     weights: Array, density: Density, blocks: Sequence[Block], *, n_draws: int = N_DRAWS, seed: int = SEED
 ) -> Information:
-    """What all columns together tell about the component; see `block_information`."""
+    """Joint information of all columns about the component; see `block_information`."""
     labels, rng = _draw_labels(weights, n_draws), np.random.default_rng(seed)
     log_densities = np.zeros((len(weights), len(labels)))
     for block in blocks:
@@ -131,20 +131,20 @@ def whole_information(
 
 
 def _draw_labels(weights: Array, n_draws: int) -> NDArray[np.intp]:
-    """As many of each component as it has of the rows, with enough of each."""
+    """Return labels in proportion to the weights, with at least `FEWEST_DRAWS` of each component."""
     return np.repeat(np.arange(len(weights)), np.maximum(np.round(weights * n_draws), FEWEST_DRAWS).astype(int))
 
 
 def _from_draws(weights: Array, labels: NDArray[np.intp], log_densities: Array) -> Information:
-    """Entropy of the component, less what is left of it after a look at the columns.
+    """Entropy of the component less its conditional entropy given the columns.
 
-    The mean of entropies has a smaller error than that of log-ratios: they are bounded.
+    The mean of entropies has a smaller error than that of log-ratios, because entropies are bounded.
 
     Parameters
     ----------
     weights : array of shape (n_components,)
     labels : array of shape (n_draws,)
-        From which component each row was drawn.
+        Component from which each row was drawn.
     log_densities : array of shape (n_components, n_draws)
     """
     joint = log_densities + np.log(weights)[:, None]

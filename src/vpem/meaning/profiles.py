@@ -1,4 +1,4 @@
-"""What each component looks like, column by column."""
+"""Profile of each component, column by column."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from vpem.words import short_number
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Components and everyone, in the units of the columns."""
+    """Moments of each component and of all components together, in the units of the columns."""
 
     shares: Array
-    """(n_components,): the weights."""
+    """Shape (n_components,): the weights."""
     means: Array
-    """(n_components, n_features)"""
+    """Shape (n_components, n_features)."""
     deviations: Array
-    """(n_components, n_features): standard deviations."""
+    """Shape (n_components, n_features): standard deviations."""
     overall_means: Array
-    """(n_features,): of all components together."""
+    """Shape (n_features,): means of all components together."""
     overall_deviations: Array
-    """(n_features,): of all components together; they include what lies between the means."""
+    """Shape (n_features,): standard deviations of all components together, including that between their means."""
     categories: Mapping[int, Array] = field(default_factory=dict)
-    """Column to the probabilities of its categories, (n_components, n_categories), where it has some."""
+    """Categorical column to the probabilities of its categories, (n_components, n_categories)."""
     periods: Mapping[int, float] = field(default_factory=dict)
-    """Column to its period, where it has angles."""
+    """Column of angles to its period."""
 
     @cached_property
     def distances(self) -> Array:
-        """How far each mean is from everyone's, in overall deviations, with a sign; (n_components, n_features).
+        """Signed distance of each mean from the overall mean, in overall deviations; (n_components, n_features).
 
-        Of a column with categories, this is said of the share of one category: see `typical`.
+        In a categorical column, it is the distance of the share of one category: see `typical`.
         """
         spread = np.where(self.overall_deviations > 0, self.overall_deviations, 1.0)
         found: Array = (self.means - self.overall_means) / spread
@@ -50,18 +50,18 @@ class Profile:
 
     @cached_property
     def typical(self) -> dict[int, NDArray[np.intp]]:
-        """Column with categories to the one of each component whose share is farthest above everyone's."""
+        """Categorical column to each component's category whose share is farthest above the overall share."""
         return {column: self.unlike(column).argmax(axis=1) for column in self.categories}
 
     def unlike(self, column: int) -> Array:
-        """Shares of categories less everyone's, in everyone's deviations; (n_components, n_categories)."""
+        """Shares of categories less the overall shares, in overall deviations; shape (n_components, n_categories)."""
         probabilities = self.categories[column]
         everyone = self.shares @ probabilities
         found: Array = (probabilities - everyone) / np.sqrt(np.maximum(everyone * (1 - everyone), 1e-12))
         return found
 
     def text(self, k: int | None, column: int, labels: Mapping[int, Sequence[str]]) -> str:
-        """A component's values of one column in words, or everyone's: mean and deviation, or a category's share."""
+        """Describe one column of a component, or of all (`k` None): mean and deviation, or a category's share."""
         own = self.categories.get(column)
         if own is None:
             mean = self.overall_means[column] if k is None else self.means[k, column]
@@ -80,7 +80,7 @@ def make_profile(
     columns: Sequence[Sequence[int]],
     numbers: Mapping[int, Array] | None = None,
 ) -> Profile:
-    """Profile of a mixture.
+    """Compute the profile of a mixture.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def make_profile(
     columns : sequence of sequences of int
         Each block's column numbers.
     numbers : mapping, optional
-        Column to the numbers that its categories are, (n_categories,); means of other categories are those of codes.
+        Column to the numeric values of its categories, (n_categories,). Means of other categories are those of codes.
     """
     order = np.argsort(np.concatenate([np.asarray(own) for own in columns]))
     means = np.concatenate([density.means(block) for block in blocks], axis=1)[:, order]

@@ -1,9 +1,9 @@
-"""What a fit will send, how long that takes and what links remember: known, or bounded, before a run."""
+"""Traffic, time and memory of a fit, computed or bounded before the run."""
 
 from vpem.core.network.parties import make_network
 from vpem.planning.comparing import Plan, Spectrum, plan
 from vpem.planning.estimates import Estimate, Line, Range, choices, estimate
-from vpem.planning.exchanges import Study, planned_traffic
+from vpem.planning.planner import Study, planned_traffic
 from vpem.planning.tables import TableSize, gzipped_share
 from vpem.planning.units import parse_bandwidth, parse_latency, parse_range
 

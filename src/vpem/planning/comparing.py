@@ -1,4 +1,4 @@
-"""All choices of a network side by side, and beside sending the table."""
+"""Comparison of all summations on a network with each other, and with sending the table."""
 
 from __future__ import annotations
 
@@ -15,56 +15,56 @@ from vpem.core.network.graph import contraction, metropolis_weights
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.planning.estimates import Estimate, Line, choices, estimate, short_name
-from vpem.planning.exchanges import Study
+from vpem.planning.planner import Study
 from vpem.planning.tables import TableSize, table_size
 from vpem.verdict import before_the_run
 
 ITERATIONS = (20, 100)
-"""Of EM, if nothing else is known; estimators take 100 at most by default."""
+"""Default range of the iterations of EM; estimators take at most 100 by default."""
 KMEANS_ITERATIONS = (5, 60)
-"""Of the k-means before it: 6 to 55 on three real tables, see `docs/howto/scale-and-cost.md`."""
+"""Default range of the iterations of k-means: 6 to 55 on three real tables, see `docs/howto/scale-and-cost.md`."""
 
 
 class Spectrum(NamedTuple):
-    """How fast neighbours average, with Metropolis weights."""
+    """Eigenvalues of the Metropolis weights, which determine the rate of averaging."""
 
     second: float
     """Second largest eigenvalue, lambda_2."""
     smallest: float
     contraction: float
-    """What a round leaves of an error: the larger size of the two."""
+    """Factor by which a round shrinks an error: the larger absolute value of the two."""
     rounds: int
-    """For an error factor of 1e-6, and at least the diameter: those of `Consensus()`."""
+    """Number of rounds of `Consensus()`, for an error factor of 1e-6, and at least the diameter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a fit will take, choice by choice."""
+    """Estimated costs of a fit, for each summation."""
 
     network: Network
     study: Study
     line: Line
     spectrum: Spectrum | None
-    """None on a star, which does not average."""
+    """Spectrum of the graph; None on a star, which does not average."""
     table: TableSize
     estimates: tuple[Estimate, ...]
     default: str
-    """Name of the choice that a fit takes if it is not told."""
+    """Name of the default summation of a fit on this network."""
 
     @property
     def sound(self) -> tuple[Estimate, ...]:
-        """Choices whose sums are near enough, by the rule of the verdict on a fit; all if none is."""
+        """Estimates whose sums are accurate enough, by the rule of the verdict on a fit; all if none is."""
         near = [one for one in self.estimates if not before_the_run(one.error_factor, None)]
         return tuple(near) or self.estimates
 
     @property
     def cheapest(self) -> Estimate:
-        """The sound choice that sends the fewest bytes with usual lengths, if EM takes long."""
+        """Sound estimate with the fewest bytes, for usual lengths and the most iterations."""
         return min(self.sound, key=lambda one: one.usual_bytes.high)
 
     @property
     def quickest(self) -> Estimate:
-        """The sound choice that takes the shortest time, likewise."""
+        """Sound estimate with the shortest duration, for usual lengths and the most iterations."""
         return min(self.sound, key=lambda one: one.seconds.high)
 
 
@@ -78,23 +78,23 @@ def plan(
     summations: Sequence[Summation] | None = None,
     rows: NDArray[np.float64] | None = None,
 ) -> Plan:
-    """Estimate what a fit takes, for each way to add on a network.
+    """Estimate the cost of a fit for each summation on a network.
 
     Parameters
     ----------
     network : Network
-        Made by `make_network`, from each party's columns and the graph.
+        Result of `make_network`, from each party's columns and the graph.
     study : Study
     iterations : (int, int), default=(20, 100)
-        Of EM in each start, from and to.
+        Fewest and most iterations of EM in each start.
     kmeans_iterations : (int, int), default=(5, 60)
-        Of k-means in each start, if there is one.
+        Fewest and most iterations of k-means in each start that uses it.
     line : Line, optional
         Bandwidth and latency of every agent.
     summations : sequence of Summation, optional
-        What to compare; by default all that are possible.
+        Summations to compare; by default all that are possible.
     rows : array, optional
-        Rows of the table, of which some are compressed to see how small it becomes.
+        Rows of the table, some of which are compressed to estimate its gzipped size.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def plan(
 
 
 def find_spectrum(network: Network) -> Spectrum:
-    """Eigenvalues of a graph's Metropolis weights that say how fast it averages."""
+    """Compute the eigenvalues of a graph's Metropolis weights that determine the rate of averaging."""
     W = metropolis_weights(network.links)
     eigenvalues = np.linalg.eigvalsh(W)
     second = float(eigenvalues[-2]) if len(eigenvalues) > 1 else 0.0

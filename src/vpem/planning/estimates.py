@@ -1,4 +1,4 @@
-"""What one choice of a summation costs: bytes, messages, rounds, time and memory, from and to."""
+"""Estimated cost of a fit with one summation: ranges of bytes, messages, rounds and time, and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vpem.core.network.running import RunningSums
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Shape, Summation
 from vpem.core.network.tree import Tree
-from vpem.planning.exchanges import Study, planned_traffic
+from vpem.planning.planner import Study, planned_traffic
 from vpem.privacy.masks import LEAST, Masked
 
 PAPER_ROUNDS = 100
@@ -21,58 +21,58 @@ PAPER_ROUNDS = 100
 
 
 class Range(NamedTuple):
-    """From and to."""
+    """Lower and upper end of an estimate."""
 
     low: float
     high: float
 
 
 class Line(NamedTuple):
-    """What each agent has: it sends and gets at the same time, all neighbours together this fast."""
+    """Line of each agent, shared by all its neighbours; it sends and receives at the same time."""
 
     bandwidth: float = 12.5e6
-    """Bytes a second."""
+    """Bytes per second."""
     latency: float = 0.02
     """Seconds until a message arrives."""
 
     def seconds(self, rounds: int, busiest: int) -> float:
-        """Every round waits for its slowest message; what agents compute is not counted."""
+        """Duration of the exchanges: every round waits for its slowest message. Computation is not counted."""
         return rounds * self.latency + busiest / self.bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a fit with one summation takes."""
+    """Estimated cost of a fit with one summation."""
 
     summation: Summation
     bytes: Range
-    """Sent by all agents: bounds for these numbers of iterations."""
+    """Bounds on the bytes sent by all agents, for the given numbers of iterations."""
     usual_bytes: Range
-    """The same with messages as long as they were on real tables; `bytes` if their length is fixed."""
+    """Bytes with messages of the lengths measured on real tables; `bytes` if their length is fixed."""
     messages: Range
     rounds: Range
     seconds: Range
-    """With messages of the usual length."""
+    """Duration with messages of the usual length."""
     memory: int | None
-    """Bytes that links remember from sum to sum, at the agent that has most; None: not known."""
+    """Maximum over agents of the bytes kept from sum to sum for its links; None if unknown."""
     error_factor: float | None
-    """Of each sum; 0: exact. See `Summation.error_factor`."""
+    """Error factor of each sum; 0: exact. See `Summation.error_factor`."""
     is_lossy: bool
-    """Whether sums become exact only as EM settles."""
+    """True if sums become exact only as EM converges."""
 
     @property
     def is_exact_later(self) -> bool:
-        """Whether sums are exact only once parameters change little."""
+        """True if sums are exact only once parameters change little."""
         return self.is_lossy or self.summation.is_guarded
 
     @property
     def name(self) -> str:
-        """As in Python, without what is the default."""
+        """Summation as a Python expression, without default arguments."""
         return short_name(self.summation)
 
     @property
     def has_fixed_length(self) -> bool:
-        """Whether the bytes follow from the numbers of iterations alone."""
+        """True if the bytes follow from the numbers of iterations alone."""
         return self.bytes == self.usual_bytes
 
 
@@ -85,7 +85,7 @@ def estimate(
     kmeans_iterations: tuple[int, int],
     line: Line = Line(),  # noqa: B008 (it cannot be changed)
 ) -> Estimate:
-    """What a fit takes, between the fewest and the most iterations."""
+    """Estimate the cost of a fit, between the fewest and the most iterations."""
     fewest, most = ((iterations[end], kmeans_iterations[end]) for end in (0, 1))
     parts = summation, network, study
     ends = {
@@ -125,7 +125,7 @@ def link_memory(summation: Summation, network: Network, study: Study) -> int | N
 
 
 def choices(network: Network, rounds: int | Literal["auto"] | None = None) -> list[Summation]:
-    """Summations that are possible on a network; with a number of rounds, consensus with so many too."""
+    """Return the summations that are possible on a network, and consensus with `rounds` rounds if given."""
     is_masked = len(network.hubs) >= LEAST
     masked: list[Summation] = [Masked(Star() if network.is_star else Tree())] if is_masked else []
     if network.is_star:
@@ -137,7 +137,7 @@ def choices(network: Network, rounds: int | Literal["auto"] | None = None) -> li
 
 
 def short_name(value: Any) -> str:
-    """A dataclass as one writes it, without what is the default.
+    """Format a dataclass as a Python expression, without default arguments.
 
     Examples
     --------
@@ -151,5 +151,5 @@ def short_name(value: Any) -> str:
             given.append(
                 ("" if is_first else f"{part.name}=") + (short_name(own) if is_dataclass(own) else repr(own))
             )
-        is_first = is_first and own != part.default  # after one that is left out, others need their names
+        is_first = is_first and own != part.default  # after an omitted argument, others are passed by keyword
     return f"{type(value).__name__}({', '.join(given)})"

@@ -1,4 +1,4 @@
-"""The other way: what it takes to send the table itself."""
+"""Size of the table itself, for a comparison with sending all columns to one place."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from numpy.typing import NDArray
 
 FLOAT_BYTES = 8
 SAMPLE_ROWS = 10_000
-"""Rows that are really compressed; the window of gzip is much shorter."""
+"""Maximum number of rows that are compressed; the window of gzip is much shorter."""
 N_PLACES = 5
-"""Pieces of the table that they are taken from."""
+"""Number of pieces of the table from which these rows are sampled."""
 
 
 class TableSize(NamedTuple):
-    """All columns of all parties, sent once to one place."""
+    """Size of all columns of all parties, sent once to one place."""
 
     bytes: int
-    """In double precision."""
+    """Bytes in double precision."""
     gzipped: int | None
-    """Estimated from some rows; None if there are none to look at."""
+    """Bytes after gzip, estimated from some rows; None without rows."""
 
 
 def table_size(n_rows: int, n_columns: int, rows: NDArray[np.float64] | None = None) -> TableSize:
-    """What a table takes.
+    """Compute the size of a table.
 
     Parameters
     ----------
     n_rows : int
     n_columns : int
     rows : array of shape (n_rows, n_columns), optional
-        The table, or some of it.
+        The table, or some rows of it.
     """
     whole = FLOAT_BYTES * n_rows * n_columns
     share = None if rows is None or not rows.size else gzipped_share(rows)
@@ -40,10 +40,9 @@ def table_size(n_rows: int, n_columns: int, rows: NDArray[np.float64] | None = N
 
 
 def gzipped_share(rows: NDArray[np.float64]) -> float:
-    """Gzipped bytes for each byte in double precision, estimated from up to 10,000 rows.
+    """Gzipped bytes per byte in double precision, estimated from up to 10,000 rows.
 
-    Of the two that people would try, the smaller one: numbers written out as CSV, or eight bytes each, column by
-    column.
+    The smaller of two common formats counts: CSV, or eight bytes per number, column by column.
     """
     piece = SAMPLE_ROWS // N_PLACES
     if len(rows) > SAMPLE_ROWS:
@@ -56,5 +55,5 @@ def gzipped_share(rows: NDArray[np.float64]) -> float:
 
 
 def _written(number: float) -> str:
-    """As short as it can be without loss; a gap is an empty cell."""
+    """Format a number as briefly as possible without loss; a gap is an empty cell."""
     return "" if number != number else repr(number).removesuffix(".0")

@@ -1,4 +1,4 @@
-"""Quantities as people write them: 100Mbit, 20ms, 20..100."""
+"""Parsing of quantities with units and of ranges: 100Mbit, 20ms, 20..100."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}
 
 
 def parse_bandwidth(text: str) -> float:
-    """Bytes in a second.
+    """Return a bandwidth in bytes per second.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def parse_bandwidth(text: str) -> float:
 
 
 def parse_latency(text: str) -> float:
-    """Seconds.
+    """Return a latency in seconds.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def parse_latency(text: str) -> float:
 
 
 def parse_range(text: str, name: str, least: int = 0) -> tuple[int, int]:
-    """From and to, the same if there is one number.
+    """Return the two ends of a range, which are equal for a single number.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def parse_range(text: str, name: str, least: int = 0) -> tuple[int, int]:
 
 
 def _split(text: str) -> tuple[float, str]:
-    """A number, NaN if there is none, and what follows it."""
+    """Split a text into a number, NaN if it is missing, and the unit after it."""
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-zµ/]*)\s*", text)
     return (float(found[1]), found[2]) if found else (math.nan, text)
 

@@ -1,1 +1,1 @@
-"""Sums that reveal only the sum, and rows that are matched without showing ids."""
+"""Sums that reveal only the total, and matching of rows without revealing ids."""

@@ -1,4 +1,4 @@
-"""What a study will show to each of its agents, in words, from the schedule that the agents will follow."""
+"""Text that explains what each agent of a study can see, derived from the schedule that the agents will follow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vpem.privacy.masks import LEAST
 
 
 class Rows(NamedTuple):
-    """How the parties find their common rows."""
+    """Method by which the parties find their common rows."""
 
     way: str
     """"tokens" or "digests"."""
@@ -26,23 +26,23 @@ class Rows(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A heading, and sentences."""
+    """Heading and sentences of a section."""
 
     heading: str
     sentences: list[str]
 
 
 def explain(agreement: Agreement, network: Network, names: Sequence[str], rows: Rows | None = None) -> list[Section]:
-    """Sections for a data protection officer: in general, of each agent, and which attacks remain.
+    """Return sections for a data protection officer: in general, for each agent, and the remaining attacks.
 
     Parameters
     ----------
     agreement : Agreement
     network : Network
     names : sequence of str
-        Of all agents, by position.
+        Names of all agents, by position.
     rows : Rows, optional
-        How rows are matched, if they are.
+        Method by which rows are matched; None if they are not.
     """
     found = [Section("In general", _in_general(agreement, network))]
     if rows is not None:
@@ -85,7 +85,7 @@ def _in_general(agreement: Agreement, network: Network) -> list[str]:
 
 
 def _called(network: Network) -> str:
-    """What adds a term."""
+    """Return the word for those that add terms."""
     return "hubs" if network.depth > 0 else "parties"
 
 
@@ -155,12 +155,12 @@ def _about_rows(rows: Rows, names: Sequence[str], counted: bool) -> list[str]:
 
 
 def _is_counted(agreement: Agreement, network: Network) -> bool:
-    """Whether all learn how many have each row."""
+    """True if all agents learn how many parties have each row."""
     return agreement.summation.least_holders(network) > 1
 
 
 def _about_agent(agreement: Agreement, network: Network, names: Sequence[str], position: Position) -> list[str]:
-    """What one agent can and cannot see."""
+    """Return sentences about what one agent can and cannot see."""
     way, roots = agreement.summation, [hub.root for hub in network.hubs]
     found = []
     below = [names[one] for one, path in sorted(network.paths.items()) if position in path[:-1] and len(path) > 1]

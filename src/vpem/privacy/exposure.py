@@ -1,8 +1,8 @@
-"""What agents can see of each other's terms, from the schedule that they follow.
+"""Exposure of each agent's terms to other agents, derived from the schedule that they follow.
 
-A message holds what its sender has gathered by then: its own term, and what has come to it. With masks it is readable
-only when all terms are in it. What an agent sees are such sums; it knows its own term, and can subtract sums from
-each other.
+A message contains the sum of the terms that its sender has so far: its own, and those that it has received. With
+masks it is readable only when it contains all terms. An agent sees such sums, knows its own term, and can subtract
+sums from each other.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ MASKED, TOTAL, OWN = "masked", "the total of all parties", "the sender's own ter
 
 
 class Sighting(NamedTuple):
-    """One message of a sum."""
+    """One message of a sum, as its receiver sees it."""
 
     step: int
     sender: Position
     receiver: Position
     blocks: frozenset[Position]
-    """Roots whose terms are in it."""
+    """Roots whose terms it contains."""
     readable: bool
-    """Whether the receiver can read their sum."""
+    """True if the receiver can read the sum of these terms."""
 
     @property
     def form(self) -> str:
-        """What it is, for people."""
+        """Readable description of the message."""
         if not self.readable:
             return MASKED
         if self.blocks == {self.sender}:
@@ -41,7 +41,7 @@ class Sighting(NamedTuple):
 
 
 def sightings(summation: Summation, network: Network) -> Iterator[Sighting]:
-    """All messages with values of one sum, in the order of their rounds."""
+    """Yield all messages with values of one sum, in the order of their rounds."""
     roots = frozenset(hub.root for hub in network.hubs)
     held = {position: frozenset({position}) & roots for position in network.positions}
     schedules = [summation.schedule(network, position, values=True, decision=False) for position in network.positions]
@@ -56,7 +56,7 @@ def sightings(summation: Summation, network: Network) -> Iterator[Sighting]:
 
 
 def forms(summation: Summation, network: Network) -> dict[tuple[Position, Position], str]:
-    """What sums are on each link, from a sender to a receiver, for people."""
+    """Return a readable description of the sums on each link, from a sender to a receiver."""
     found: dict[tuple[Position, Position], list[str]] = {}
     n_blocks = len(network.hubs)
     for one in sightings(summation, network):
@@ -68,15 +68,16 @@ def forms(summation: Summation, network: Network) -> dict[tuple[Position, Positi
 
 
 def seen_alone(summation: Summation, network: Network, observer: Position) -> list[Position]:
-    """Roots whose terms an agent can work out, each by itself, from what it sees of one sum.
+    """Roots whose individual terms an agent can compute from the messages of one sum.
 
-    Sums are equations; a term is known if it follows from them. Averages with real weights count as sums.
+    Each readable sum is a linear equation; a term is exposed if it follows from these equations. Averages with real
+    weights count as sums.
     """
     return seen_together(summation, network, [observer])
 
 
 def seen_together(summation: Summation, network: Network, observers: list[Position]) -> list[Position]:
-    """The same for agents that tell each other what they see."""
+    """Roots whose individual terms several agents can compute if they share what they see; see `seen_alone`."""
     roots = [hub.root for hub in network.hubs]
     rows = [np.array([float(root == observer) for root in roots]) for observer in observers]
     rows += [

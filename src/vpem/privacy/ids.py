@@ -1,7 +1,7 @@
-"""Ids of rows as bytes, so that the same id is the same bytes at every party.
+"""Normalization of row ids to bytes, so that every party encodes the same id as the same bytes.
 
-A study names one of the rules. `text` is for names and codes, `number` for numbers that some write with zeros before
-them, `exact` for ids that differ in letters' case or in blanks.
+A study chooses one of the rules. `text` is for names and codes, `number` for numbers that may have leading zeros,
+`exact` for ids that differ only in letter case or in blanks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RULES = {
     "number": "whole numbers; '01', ' 1 ' and 1.0 are 1",
     "exact": "as it is written; 1 and '1' are '1', '01' and 'a' and 'A' are others",
 }
-"""Of spelling, by name: what makes two ids the same."""
+"""Rules of normalization, by name, with the ids that each treats as equal."""
 
 
 class IdError(ValueError):
@@ -28,11 +28,11 @@ class Ids(NamedTuple):
 
     spelled: list[bytes]
     notes: tuple[str, ...]
-    """What was done to them, for people."""
+    """Readable notes about the changes made to the ids."""
 
 
 def spell(keys: Sequence[tuple[Any, ...]], rule: str = "text") -> Ids:
-    """Ids as bytes.
+    """Normalize ids to bytes.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def spell(keys: Sequence[tuple[Any, ...]], rule: str = "text") -> Ids:
     Raises
     ------
     IdError
-        If ids are empty, are no numbers, or occur twice; with counts.
+        If ids are empty or occur twice (with counts), or are not numbers under the rule `number`.
     """
     if rule not in RULES:
         raise IdError(f"expected a rule for ids out of {', '.join(RULES)}, got {rule!r}")
@@ -68,7 +68,7 @@ def spell(keys: Sequence[tuple[Any, ...]], rule: str = "text") -> Ids:
 
 
 def _written(part: Any) -> str:
-    """A value as text; a gap is none."""
+    """Convert a value to text; a missing value gives an empty string."""
     if part is None or part != part:
         return ""
     if isinstance(part, bool):

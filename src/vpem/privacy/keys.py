@@ -1,9 +1,10 @@
-"""Keys of one agent in one epoch: secrets that it shares with each other agent, and what is made of them.
+"""Keys of one agent in one epoch: secrets that it shares with each other agent, and the masks and tags from them.
 
-Every agent draws an X25519 key for each epoch and tells the public half in the meeting. Two agents have a secret from
-their two keys (HKDF with SHA-256, bound to the epoch and both public halves). From it come the masks of each sum
-(ChaCha20 under a key of its own) and the tags of messages (keyed BLAKE2). Nothing of this is saved, and nothing comes
-from a seed. An agent whose every event has a process of its own hands its key on in memory, sealed.
+Every agent draws an X25519 key for each epoch and sends the public key in the meeting. Two agents derive a shared
+secret from their two keys (HKDF with SHA-256, bound to the epoch and both public keys). From it they derive the masks
+of each sum (ChaCha20 under a separate key) and the tags of messages (keyed BLAKE2). None of this is saved, and no
+part of it is derived from a seed. An agent that runs each event in a separate process passes its key on in memory,
+sealed.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ NEEDED = "pip install 'vpem[privacy]'"
 
 
 class Keys:
-    """The private half of an agent's key; lives as long as the epoch.
+    """Private key of an agent, valid for one epoch.
 
     Parameters
     ----------
     private : bytes, optional
-        Of the same key in an earlier process of the agent; drawn anew if not given.
+        Bytes of the private key from an earlier process of the agent; a new key is drawn if None.
     """
 
     def __init__(self, private: bytes | None = None) -> None:
@@ -46,12 +47,12 @@ class Keys:
 
     @property
     def private(self) -> bytes:
-        """The private half: for the next process of the same agent, sealed, and for no file."""
+        """Bytes of the private key, for the agent's next process. Seal them, and never write them to a file."""
         found: bytes = self._private.private_bytes_raw()
         return found
 
     def shared(self, epoch: int, peer: Position, theirs: bytes, purpose: bytes) -> bytes:
-        """32 bytes that only this agent and a peer know; WrongMessageError if the peer's public half is none."""
+        """Return 32 bytes that only this agent and a peer know; raise WrongMessageError if `theirs` is invalid."""
         key = epoch, theirs, purpose
         if key not in self._shared:
             self._shared[key] = self._agree(epoch, peer, theirs, purpose)
@@ -72,14 +73,14 @@ class Keys:
 
 
 def keys_of(place: Place) -> Keys:
-    """The agent's keys of this epoch; ValueError if it has none, as it was restored in the middle of one."""
+    """Return the agent's keys of this epoch; raise ValueError if it was restored within the epoch and has no keys."""
     if not isinstance(place.secret, Keys):
         raise ValueError("expected keys of this epoch, got none: an agent that was restored begins a new epoch")
     return place.secret
 
 
 def link_tag(place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:
-    """What both ends of a link, and no others, can compute of a message."""
+    """Return the authentication tag of a message, which only the two ends of a link can compute."""
     key = keys_of(place).shared(place.epoch, peer, place.greetings.get(peer, b""), b"tag")
     digest = hashlib.blake2b(key=key, digest_size=TAG_BYTES)
     for part in parts:
@@ -89,7 +90,7 @@ def link_tag(place: Place, peer: Position, parts: Sequence[bytes | memoryview]) 
 
 
 def mask_stream(key: bytes, number: int, n_bytes: int, common: bytes = b"") -> bytes:
-    """The mask of one sum under a pair's key."""
+    """Return the mask of one sum under the key of a pair."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
@@ -98,12 +99,12 @@ def mask_stream(key: bytes, number: int, n_bytes: int, common: bytes = b"") -> b
 
 
 def masks(place: Place, roots: Sequence[Position], n_bytes: int) -> Mapping[Position, NDArray[np.uint8]]:
-    """The streams that an agent shares with each other root, for this sum."""
+    """Return the masks of this sum that an agent shares with each other root."""
     keys, told = keys_of(place), [place.greetings.get(root, b"") for root in roots]
     for root, public in zip(roots, told, strict=True):
         if told.count(public) > 1 and root != place.position:
             raise WrongMessageError(root, "expected a public key of its own in the meeting, got that of another")
-    common = hashlib.sha256(b"".join(told) + place.heard).digest()  # others than all have: masks do not cancel
+    common = hashlib.sha256(b"".join(told) + place.heard).digest()  # if agents disagree on it, masks do not cancel
     return {
         peer: np.frombuffer(
             mask_stream(

@@ -1,4 +1,4 @@
-"""Sums on a star or a tree in which only the total is ever plain."""
+"""Masked sums on a star or a tree, of which only the total is readable."""
 
 from __future__ import annotations
 
@@ -35,43 +35,45 @@ from vpem.privacy.keys import Keys, link_tag, masks
 from vpem.privacy.words import WHOLE, WIDE, Format
 
 LEAST = 3
-"""Terms that a sum must have for none of them to be seen by those who add the others."""
+"""Minimum number of terms in a sum for which no single party can compute another party's term."""
 TWO_PARTIES = "two parties see each other's terms"
 FEW_HOLDERS = "rows of two parties are plain to both"
 REPEATS = "rows may be added again with other parties"
 ACCEPTABLE = (TWO_PARTIES, FEW_HOLDERS, REPEATS)
-"""What a study can accept, in the words with which it does."""
+"""Risks that a study can accept, as the sentences by which it accepts them."""
 
 N_EXTRA = 3
-"""Numbers beside the scalars: the sum of the references' terms, entries that were clipped, a 1 for each block."""
+"""Numbers in addition to the scalars: sum of the reference terms, number of clipped entries, and a 1 per block."""
 COUNTS = Format(4, 0)
-"""How many blocks have each row."""
+"""Format of the number of blocks that have each row."""
 FIRST = Format(8, -24)
-"""First sums of EM's iterations, of log-densities: a unit of 6e-8, and room up to 2^38 over the number of blocks."""
+"""Format of the first sums of log-densities in EM: a unit of 6e-8, and terms up to 2^38 / n_blocks."""
 USUAL_DOWN = 1.8
-"""Bytes of an entry of the compressed total; measured, see `docs/privacy.md`."""
+"""Usual bytes per entry of the compressed total, as measured; see `docs/privacy.md`."""
 
 
 @dataclass(frozen=True)
 class Masked(Summation):
-    """A star or a tree that adds numbers under masks: messages tell nothing but the sum over all parties.
+    """Masked summation on a star or a tree: messages reveal only the sum over all parties.
 
     Each pair of parties shares a mask for each sum, which one adds and the other subtracts. Numbers are integers
-    modulo a power of two, so masks cancel to the bit where all terms have come together. The total comes down plain.
+    modulo a power of two, so that masks cancel exactly when all terms are added. The total is broadcast unmasked.
 
-    Sums of EM's iterations are changes of log-ratios since the last sum, in words of 4 bytes for each entry; a party
-    keeps what its rounding and clipping left over for the next sum. The unit follows from the last change of the
-    total, which all know. First sums are whole, in 8 bytes with a unit of 2^-24, and so are others (k-means,
-    predictions), in 16 bytes with a unit of 2^-64.
+    Sums of EM's iterations are changes of log-ratios since the last sum, in words of 4 bytes per entry. A party adds
+    the remainder of its rounding and clipping to the next sum. The unit follows from the last change of the total,
+    which all agents know. A sum that follows clipping has words of 8 bytes, with a unit of 2^-24. The first sum of EM
+    contains whole log-densities, also in such words. Other sums (k-means, predictions) contain whole values in words
+    of 16 bytes, with a unit of 2^-64.
 
-    Messages are as long whatever the data are, and carry tags: an altered message is refused, with its sender's name.
+    The length of a message towards the root follows from what all agents know, and reveals nothing about its sender.
+    Messages carry tags: an altered message is refused, with its sender's name.
 
     Parameters
     ----------
     around : Star or Tree
-        The way that sums take.
+        Route of the sums.
     accept : tuple of str, default=()
-        What the parties accept to be seen, out of `vpem.privacy.masks.ACCEPTABLE`.
+        Risks that the parties accept, out of `vpem.privacy.masks.ACCEPTABLE`.
     """
 
     around: Star | Tree
@@ -87,41 +89,41 @@ class Masked(Summation):
         if not isinstance(accepted, tuple) or not set(accepted) <= set(ACCEPTABLE):
             raise ValueError(f"expected accept to have some of the sentences {ACCEPTABLE}, got {accepted!r}")
 
-    # What it is
+    # Properties
 
     @property
     def has_server(self) -> bool:
-        """As what it is around."""
+        """True on a star."""
         return self.around.has_server
 
     @property
     def is_common(self) -> bool:
-        """All have the same total."""
+        """True, because all agents get the same total."""
         return True
 
     @property
     def is_lossy(self) -> bool:
-        """Ratios tell no likelihood."""
+        """True, because the likelihood does not follow from log-ratios."""
         return True
 
     @property
     def is_masked(self) -> bool:
-        """By masks."""
+        """True, because terms are masked."""
         return True
 
     @property
     def has_tags(self) -> bool:
-        """All messages have."""
+        """True, because all messages carry tags."""
         return True
 
     @property
     def refuses_repeats(self) -> bool:
-        """Unless the parties accept them."""
+        """True unless the parties accept repeated rows."""
         return REPEATS not in self.accept
 
     def least_holders(self, network: Network) -> int:
-        """Three, unless the parties accept fewer."""
-        if len(network.hubs) < LEAST:  # who accepts it sees all of the other's terms
+        """Return 3, or 2 if the parties accept it; 0 with two blocks, where holders are not counted."""
+        if len(network.hubs) < LEAST:  # two blocks that accept this see all of each other's terms
             return 0
         return 2 if FEW_HOLDERS in self.accept else LEAST
 
@@ -137,7 +139,7 @@ class Masked(Summation):
             )
 
     def error_factor(self, network: Network) -> float:  # noqa: ARG002 (on all networks)
-        """What rounding leaves is sent with the next sum."""
+        """Return 0, because the remainder of rounding is sent with the next sum."""
         return 0.0
 
     def schedule(
@@ -149,70 +151,69 @@ class Masked(Summation):
         decision: bool,
         audience: frozenset[Position] | None = None,
     ) -> list[Round[Position]]:
-        """See `Star` and `Tree`."""
+        """Rounds of one agent; see `Star` and `Tree`."""
         return self.around.schedule(network, position, values=values, decision=decision, audience=audience)
 
     def greet(self) -> tuple[bytes, Keys]:
-        """A fresh public key; the private one stays."""
+        """Return a new public key, and the keys that the agent keeps secret."""
         keys = Keys()
         return keys.public, keys
 
     def pack_secret(self, secret: Keys | None) -> bytes:
-        """The private key."""
+        """Return the bytes of the private key."""
         return b"" if secret is None else secret.private
 
     def unpack_secret(self, content: bytes) -> Keys | None:
-        """The same keys."""
+        """Return the keys from the bytes of the private key."""
         return Keys(content) if content else None
 
     def tag(self, place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:
-        """From a secret of both ends."""
+        """Return the authentication tag, computed from the shared secret of both ends."""
         return link_tag(place, peer, parts)
 
     # Sizes
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)
-        """Whole words upward; the total is not longer."""
+        """Maximum length of a message: full words towards the root, or the compressed total."""
         down = 8 * (shape.n_scalars + N_EXTRA) + most_compressed(8 * shape.n_rows * shape.width)
         return Payload(max(WIDE * (shape.n_values + N_EXTRA), down), "u1", is_fixed=False)
 
     @property
     def n_stages(self) -> int:
-        """First sums of a series have longer words; the rounds are the same."""
+        """Number of stages, 2: the first sum of a series has longer words, but the rounds are the same."""
         return 2
 
     def stage(self, shape: Shape, series: str, carry: Memory) -> int:  # noqa: ARG002 (of all sums)
-        """Whether it is a later one."""
+        """Return 0 for the first sum of a series, 1 for later ones."""
         return int("exponent" in carry)
 
     def later_stage(self, shape: Shape, series: str) -> int:  # noqa: ARG002 (likewise)
-        """Sums of a series know those before."""
+        """Return 1 if sums of the series depend on earlier ones, otherwise 0."""
         return int(series not in ("", HOLDERS))
 
     def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:
-        """Upward always the same; downward as the total can be compressed: the mean of both."""
+        """Mean length of the messages in both directions: fixed towards the root, compressed on the way back."""
         n_head, n_entries = shape.n_scalars + N_EXTRA, shape.n_rows * shape.width
-        up = WIDE * n_head + (8 if stage or series.startswith(ITERATE) else WIDE) * n_entries
+        up = most_up = WIDE * n_head + (8 if stage or series.startswith(ITERATE) else WIDE) * n_entries
         fewest = usual = most = 8 * n_head + 8 * n_entries
         if series == HOLDERS:
-            up = WIDE * n_head + COUNTS.n_bytes * n_entries
+            up = most_up = WIDE * n_head + COUNTS.n_bytes * n_entries
             fewest, usual, most = 8 * n_head, 8 * n_head, 8 * n_head + most_compressed(COUNTS.n_bytes * n_entries)
         if stage and series.startswith(ITERATE):
             n_entries = shape.n_rows * max(shape.width - 1, 0)
-            size = changes.word_bytes(network) * n_entries
-            up = WIDE * n_head + size
+            up, most_up = (WIDE * n_head + size * n_entries for size in (changes.word_bytes(network), 8))
             usual = 8 * n_head + math.ceil(USUAL_DOWN * n_entries)
-            fewest, most = 8 * n_head, 8 * n_head + most_compressed(size)
-        return Lengths((up + fewest) // 2, ((up + usual) // 2,) * 2, (up + most + 1) // 2)
+            fewest, most = 8 * n_head, 8 * n_head + most_compressed(8 * n_entries)
+        return Lengths((up + fewest) // 2, ((up + usual) // 2,) * 2, (most_up + most + 1) // 2)
 
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
-        """What was sent and the total, at a root; the total elsewhere."""
+        """Bytes of the sent values and the total at a root; of the total at other agents."""
         return shape.n_rows * (8 * shape.width * (1 + network.is_root(position)) + 1) + 8
 
     # A sum
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
-        """The own words, under masks."""
+        """State before the first round, with the agent's own words under masks."""
         form, shape = _form(place, carry), place.shape
         state: dict[str, NDArray[Any]] = dict(carry)
         n_head, n_entries = shape.n_scalars + N_EXTRA, _n_entries(place, carry)
@@ -222,7 +223,7 @@ class Masked(Summation):
             size = shape.n_rows * shape.width
             rows, extra = term[:size], np.zeros(2)
             if _is_change(place, carry):
-                numbers, state["sent"], extra = changes.find(shape.by_row(rows), carry)
+                numbers, state["sent"], extra = changes.find(shape.by_row(rows), carry, len(roots))
                 entries = numbers.astype(np.uint32 if form.n_bytes == 4 else np.uint64)
             else:
                 limit = form.limit(len(roots))
@@ -241,15 +242,15 @@ class Masked(Summation):
         return state
 
     def streams(self, place: Place, roots: Sequence[Position], n_bytes: int) -> Mapping[Position, NDArray[np.uint8]]:
-        """The masks that the agent shares with each other root, for this sum."""
+        """Return the masks of this sum that the agent shares with each other root."""
         return masks(place, roots, n_bytes)
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (up or down)
-        """Words of all that is below, or the total."""
+        """Words of the agent's subtree, or the total."""
         return state["out"]
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
-        """On the way up, add; on top, all masks cancel; on the way down, take the total."""
+        """Add words on the way to the root, where all masks cancel; on the way back, read the total."""
         tree = self.around.tree(place.network)
         if step >= tree.depth:
             ((sender, message),) = received.items()
@@ -267,12 +268,16 @@ class Masked(Summation):
         total = _open(place, state, words.decode(head, WHOLE), entries)
         return _take_total(place, place.position, state, total)
 
+    def blur(self, carry: Memory) -> float:
+        """Return the largest blur of the last sums; infinity if a change did not fit."""
+        return float(carry["blurs"].max()) if "blurs" in carry else 0.0
+
     def told(self, state: Memory, values: Array) -> bytes:  # noqa: ARG002 (made of the total)
-        """The total as it came: with what it says of the next sum's scale, which values do not show."""
+        """Return the total as it was received, which also determines the next unit; the values alone do not."""
         return state["out"].tobytes()
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
-        """The sum; of changes, the log-densities as far as ratios tell them."""
+        """Return the sum and the carry; a sum of changes gives log-densities up to a constant per row."""
         kept = {name: state[name] for name in changes.KEPT if name in state}
         if not place.series.startswith(ITERATE):
             is_first = place.series not in ("", HOLDERS)
@@ -283,15 +288,15 @@ class Masked(Summation):
 
 
 def _is_change(place: Place, carry: Memory) -> bool:
-    """Whether a sum is one of changes."""
+    """True if the sum contains changes since the last one."""
     return place.series.startswith(ITERATE) and "exponent" in carry
 
 
 def _form(place: Place, carry: Memory) -> Format:
-    """How entries are written: by what all know of the last sum of the series."""
+    """Return the format of the entries, which follows from the last sum of the series."""
     if "exponent" not in carry:
         return FIRST if place.series.startswith(ITERATE) else COUNTS if place.series == HOLDERS else WHOLE
-    n_bytes = changes.word_bytes(place.network) if place.series.startswith(ITERATE) else 8
+    n_bytes = changes.word_bytes(place.network, carry) if place.series.startswith(ITERATE) else 8
     return Format(n_bytes, int(carry["exponent"][0]))
 
 
@@ -305,18 +310,18 @@ def _joined(head: NDArray[Any], entries: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _is_packed(place: Place, state: Memory) -> bool:
-    """Whether a total comes down as compressed integers."""
+    """True if the total is sent as compressed integers."""
     return _form(place, state).n_bytes == 4 or _is_change(place, state)
 
 
 def _check_total(place: Place, state: Memory, head: Array, numbers: NDArray[Any]) -> None:
-    """Raise ValueError if terms that each party has clipped cannot add up to this.
+    """Raise ValueError if a total cannot be the sum of the parties' clipped terms.
 
-    N terms of at most the limit cannot be larger than N times it, and that is less than half of a word's range. So a
-    true total never wraps; one that is outside is not one of such terms.
+    The sum of N clipped terms is at most N times the limit, which is less than half of a word's range. So a valid
+    total never overflows, and a total outside these bounds is invalid.
     """
     n_blocks, form = len(place.network.hubs), _form(place, state)
-    largest = n_blocks * (float(changes.MOST) if _is_change(place, state) else form.limit(n_blocks))
+    largest = n_blocks * (float(changes.most(state, n_blocks)) if _is_change(place, state) else form.limit(n_blocks))
     lowest = -largest
     if place.series == HOLDERS:
         lowest, largest = 0.0, float(n_blocks)
@@ -330,7 +335,7 @@ def _check_total(place: Place, state: Memory, head: Array, numbers: NDArray[Any]
 
 
 def _open(place: Place, state: Memory, head: Array, entries: NDArray[Any]) -> NDArray[np.uint8]:
-    """What the top tells all: the total; ValueError if masks have not cancelled."""
+    """Encode the total that the root broadcasts; raise ValueError if masks have not cancelled."""
     form = _form(place, state)
     if _is_packed(place, state):
         signed = entries.view(np.int32 if form.n_bytes == 4 else np.int64)
@@ -344,20 +349,21 @@ def _open(place: Place, state: Memory, head: Array, entries: NDArray[Any]) -> ND
 
 
 def _take_total(place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]) -> Memory:
-    """What the total brings; WrongMessageError if it cannot be one."""
+    """Return the state after the total; raise WrongMessageError if the total is invalid."""
     before = state.get("total", np.empty(0))
     name = f"masked {place.series} {place.shape}"
     found = once(
         name, [message, before, state.get("exponent", before)], lambda: _read_total(place, sender, state, message)
     )
-    values, total, exponent, present = found
-    return {**state, "values": values, "total": total, "exponent": exponent, "present": present, "out": message}
+    names = "values", "total", "exponent", "present", "blurs"
+    return {**state, **dict(zip(names, found, strict=True)), "out": message}
 
 
 def _read_total(
     place: Place, sender: Position, state: Memory, message: NDArray[np.uint8]
 ) -> tuple[NDArray[Any], ...]:
     shape, n_head, form = place.shape, 8 * (place.shape.n_scalars + N_EXTRA), _form(place, state)
+    n_blocks = len(place.network.hubs)
     try:
         if len(message) < n_head:
             raise ValueError(f"expected at least {n_head} bytes, got {len(message)}")
@@ -378,11 +384,13 @@ def _read_total(
         raise WrongMessageError(sender, f"a total: {error}") from None
     scalars, (level, clipped) = head[:-N_EXTRA], head[-N_EXTRA:-1].tolist()
     if _is_change(place, state):
-        return changes.take(signed, level, clipped, scalars, state)
+        return changes.take(signed, level, clipped, scalars, state, n_blocks)
     values = np.append(numbers, scalars)
     if not place.series.startswith(ITERATE):
         largest = float(np.abs(numbers).max(initial=0.0))
-        return values, np.empty(0), changes.known_exponent(largest, len(place.network.hubs)), np.empty(0)
+        return values, np.empty(0), changes.known_exponent(largest, n_blocks), np.empty(0), np.empty(0)
     total = shape.by_row(numbers)
     present = (total != 0).any(axis=1)
-    return values, total, changes.next_exponent(np.zeros_like(total), total), present.astype(np.uint8)
+    exponent = changes.next_exponent(np.zeros_like(total), total, n_blocks)
+    blurs = np.full(changes.N_BLURS, changes.blur(n_blocks, form.exponent))
+    return values, total, exponent, present.astype(np.uint8), blurs

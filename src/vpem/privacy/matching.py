@@ -1,33 +1,41 @@
-"""Parties find their common rows without showing ids: Diffie-Hellman tokens, as a state machine without a socket.
+"""Matching of common rows without revealing ids: Diffie-Hellman tokens, as a state machine without a socket.
 
-Every id becomes a point of a group. A party shuffles its points, multiplies them by a secret of its own, and sends
-them around: each other party multiplies them by its own secret, in their order. When all have done so, equal ids are
-equal tokens, and no party can undo it alone. The finished lists go to one agent, the matcher, which sees tokens, and
-tells each owner only positions: which rows of the common table the rows of its list are. The owner alone knows which
-of its rows are in which place of its list.
+Every id is mapped to a point of a group. A party shuffles its points, multiplies them by its own secret, and sends
+them to the other parties in turn; each multiplies them by its own secret and keeps their order. After all
+multiplications, equal ids give equal tokens, and no party can undo this alone. The finished lists are sent to one
+agent, the matcher, which sees the tokens. It sends each owner only positions: the row of the common table for each
+place of its list. Only the owner knows which of its own rows is in which place.
 
-Every parcel is sealed for its receiver; agents on the way see lengths. All agents flood a hello first. What all
-hellos say names the run: if one of them changes, as an agent was restarted or a link was lost, all begin again with
-new secrets, and parcels of other runs are dropped. In the end all compare one digest of the result.
+Every parcel is sealed for its receiver; agents on the route see its length. All agents first flood a hello. A digest
+of all hellos identifies the run. If a hello changes, because an agent was restarted or a link was lost, all agents
+start a new run with new secrets, and drop parcels of other runs. At the end all compare one digest of the result.
+
+An agent floods its hello once it has had a link to each of its neighbours. If a parcel is lost, because a process
+died or a link was down, its run therefore ends when the link is restored: one of the two ends sends a new hello.
+
+A result is final when all owners have saved it to disk. Each owner saves it after all have compared it, reports that
+to the others, and names it in every later hello. If all hellos name the same result, the matching ends; otherwise all
+start again. A final result cannot be replaced, because each owner names it from then on.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from vpem.core.agent.meeting import Credentials
 from vpem.core.agent.message import LocalProtocolError, RemoteProtocolError
+from vpem.privacy.hellos import Hellos
 from vpem.privacy.parcels import (
     CHECK,
+    HEAD_BYTES,
     HELLO,
     JOINS,
+    KEPT,
     LIST,
     MAGIC,
     MOST_BESIDE,
-    MOST_IDS,
     RESULT,
     STOP,
     TOKENS,
@@ -36,9 +44,9 @@ from vpem.privacy.parcels import (
     Hello,
     MatchingError,
     Parcel,
+    framed,
     label,
     routes,
-    signed,
 )
 from vpem.privacy.points import (
     POINT_BYTES,
@@ -50,27 +58,32 @@ from vpem.privacy.points import (
     raised,
     split,
 )
-from vpem.privacy.runs import HEAD_BYTES, Matched, Run, shuffled
+from vpem.privacy.runs import Matched, Run, shuffled
 from vpem.privacy.sealing import SealError, Sealing
 
 __all__ = ["Matched", "Matching"]
 
 
 class Matching:
-    """One agent's part.
+    """State machine of one agent in a matching.
 
     Parameters
     ----------
     number : int
     agents : Agents
     ids : sequence of bytes, optional
-        Of the party's rows; None for an agent without rows.
+        Ids of the party's rows; None for an agent without rows.
     salt : bytes
-        Of the study: ids of other studies become other points.
+        Salt of the study, so that different studies map the same id to different points.
     credentials : Credentials, optional
-        To sign the hello, and to check others'.
+        Credentials that sign the agent's own hello and verify those of others.
     tell : callable, optional
-        Called with the number of points that are done and the number of all.
+        Called with the number of finished points and the number of all points.
+    saved : Matched, optional
+        Result that an earlier process of the party saved.
+    save : callable, optional
+        Called with a result, before the agent reports it as saved. It returns once the result will survive the end
+        of the process.
     """
 
     HEADER_BYTES = len(MAGIC) + 8
@@ -84,58 +97,67 @@ class Matching:
         *,
         credentials: Credentials | None = None,
         tell: Callable[[int, int], object] = lambda _, __: None,
+        saved: Matched | None = None,
+        save: Callable[[Matched], object] = lambda _: None,
     ):
         self.number, self.agents, self.ids, self.salt = number, agents, ids, salt
         if (ids is None) == (number in agents.owners) or agents.join not in JOINS or len(agents.owners) < 2:
             raise MatchingError("expected ids of at least two parties, and none of others, got something else")
-        self.credentials, self._tell = credentials, tell
+        if ids is not None and not ids:
+            raise MatchingError("expected rows to match, got none")
+        self._tell, self._saved, self._save = tell, saved, save
         self.neighbours = tuple(sorted(sum(link) - number for link in agents.links if number in link))
         self.routes = routes(agents.links, number)
         self.connected: frozenset[int] = frozenset()
         self.losses: dict[int, str] = {}
         self.failure: str | None = None
         self._sealing = Sealing()
-        self._hellos: dict[int, Hello] = {number: self._hello()}
+        self._hellos = Hellos(number, agents, len(ids or ()), credentials)
+        self._hellos.renew(0, self._sealing.public, self._head)
         self._run: Run | None = None
-        self._early: list[Parcel] = []
         self._met: set[int] = set()
+        """Neighbours to which the agent has had a link."""
+        self._is_final = False
         self._done = 0
 
     # Events
 
     def start(self) -> list[Frame]:
-        """Begin; nothing is sent before there are links."""
+        """Start the matching; nothing is sent before links are connected."""
         return self._begin_if_all() if len(self.agents.names) == 1 else []
 
     def connect(self, peer: int) -> list[Frame]:
-        """There is a new link; what was sent over an older one may be lost, so all begin again."""
+        """Add a link. If it replaces an older one, parcels may be lost, so all agents start a new run."""
         self._check_neighbour(peer)
         self.connected |= {peer}
         if self.failure is not None:
             return self._to([peer], self._stop())
         if peer in self._met:
-            return self._tell_hellos(peer) + self._renew(self._hellos[self.number].version)
+            return self._tell_hellos(peer) + self._renew(self._hellos.own.version)
         self._met.add(peer)
-        return self._tell_hellos(peer)
+        out = self._tell_hellos(peer)
+        return out + self._flood([self.number], besides=peer) + self._begin_if_all() if self._has_met_all else out
 
     def disconnect(self, peer: int) -> list[Frame]:
-        """A link has ended."""
+        """Remove a link."""
         self.connected -= {peer}
         return []
 
     def expects(self, peer: int, start: bytes) -> int:
-        """Length of the frame that begins so, for engines that deliver in pieces; 0 if the peer must not send it."""
+        """Return the length of a frame from its first bytes, for engines that deliver in pieces; 0 if invalid.
+
+        An invalid frame makes the peer lost.
+        """
         self._check_neighbour(peer)
         length = int.from_bytes(start[len(MAGIC) : self.HEADER_BYTES], "big")
-        counts = [hello.count for hello in self._hellos.values()]
-        most = MOST_BESIDE + POINT_BYTES * (max(counts) if len(counts) == len(self.agents.names) else MOST_IDS)
+        most = MOST_BESIDE + POINT_BYTES * self._hellos.most_rows
         if start[: len(MAGIC)] != MAGIC or length > most:
             self._lose(peer, f"expected a parcel of at most {most} bytes, got something else")
             return 0
         return self.HEADER_BYTES + length
 
     def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
-        """Take a whole frame; what the peer must not send changes nothing, and the peer is lost."""
+        """Process a whole frame and return the frames to send; after an invalid frame, the peer is lost."""
         if peer not in self.connected or self.failure is not None:
             return []
         content = bytes(frame)
@@ -152,22 +174,27 @@ class Matching:
             return self._fail(str(error))
         return []
 
+    def follow(self) -> bool:
+        """Accept the saved result as final, because a neighbour has started the fit; return False if it lacks one.
+
+        A neighbour leaves the matching only after all agents have reported that the result is final.
+        """
+        self._is_final = self._is_final or self._saved is not None or self.ids is None
+        return self._is_final
+
     @property
     def is_done(self) -> bool:
-        """Whether all agents have the same result."""
-        run = self._run
-        if run is None or self.failure is not None:
-            return False
-        return (run.matched is not None or self.ids is None) and set(self.agents.owners) <= run.checks.keys()
+        """True if all owners have saved the same result."""
+        return self._is_final and self.failure is None
 
     @property
     def matched(self) -> Matched | None:
-        """What has come of it; None at an agent without rows."""
-        return self._run.matched if self._run is not None and self.is_done else None
+        """Result of the matching; None before its end, and at an agent without rows."""
+        return self._saved if self.is_done else None
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Points that are done, and all: one for each own id, and a multiplication for each id of all parties."""
+        """Number of finished operations and of all: one for each own id, and one for each id of all parties."""
         if self._run is None or self.ids is None:
             return 0, 0
         total = len(self.ids) + sum(hello.count for hello in self._run.hellos.values())
@@ -175,77 +202,61 @@ class Matching:
 
     # Hellos
 
-    def _hello(self, version: int = 0) -> Hello:
-        count = 0 if self.ids is None else len(self.ids)
-        if count == 0 and self.ids is not None:
-            raise MatchingError("expected rows to match, got none")
-        about = f"{self.agents.join} {self.agents.matcher} {self.agents.about}"
-        hello = Hello(self.number, secrets.token_bytes(16), self._sealing.public, count, about, version)
-        if self.credentials is None:
-            return hello
-        return msgspec.structs.replace(hello, proof=self.credentials.sign(signed(hello, self.credentials.study)))
+    @property
+    def _head(self) -> bytes:
+        """Head of the saved result; empty without one."""
+        return b"" if self._saved is None else self._saved.head
+
+    @property
+    def _has_met_all(self) -> bool:
+        return self._met == set(self.neighbours)
 
     def _tell_hellos(self, peer: int) -> list[Frame]:
-        return [frame for number in sorted(self._hellos) for frame in self._to([peer], self._hello_of(number))]
+        numbers = sorted(number for number in self._hellos.known if number != self.number or self._has_met_all)
+        return [frame for number in numbers for frame in self._to([peer], self._hello_of(number))]
 
     def _hello_of(self, number: int) -> Parcel:
-        return Parcel(b"", HELLO, number, -1, number, msgspec.msgpack.encode(self._hellos[number]))
+        return Parcel(b"", HELLO, number, -1, number, msgspec.msgpack.encode(self._hellos.known[number]))
 
     def _flood(self, numbers: Sequence[int], besides: int | None = None) -> list[Frame]:
         peers = sorted(self.connected - {besides})
         return [frame for number in numbers for frame in self._to(peers, self._hello_of(number))]
 
     def _renew(self, version: int) -> list[Frame]:
-        """Begin again with a hello that is newer than a version."""
-        self._hellos[self.number] = self._hello(version + 1)
-        return self._flood([self.number]) + self._begin_if_all()
+        """Start a new run, with a hello that is newer than a version."""
+        self._hellos.renew(version + 1, self._sealing.public, self._head)
+        return self._flood([self.number]) + self._begin_if_all() if self._has_met_all else []
 
     def _take_hello(self, peer: int, parcel: Parcel) -> list[Frame]:
         hello = msgspec.msgpack.decode(parcel.content, type=Hello)
-        number = hello.number
-        known = self._hellos.get(number)
-        if number == self.number and known is not None:
-            # Of an earlier life: others must not take it for the newest.
-            is_older = known == hello or hello.version < known.version
-            return [] if is_older else self._renew(hello.version)
-        if known is not None and hello.version <= known.version:
+        if not self._hellos.is_news(peer, hello):
             return []
-        if not 0 <= number < len(self.agents.names):
-            raise RemoteProtocolError(self.number, peer, 0, f"expected agents of the study, got agent {number}")
-        name = self.agents.names[number]
-        if self.credentials is not None:
-            try:
-                self.credentials.verify(name, signed(hello, self.credentials.study), hello.proof)
-            except ValueError as error:
-                problem = f"expected {name!r} to have signed its hello, got another ({error})"
-                raise RemoteProtocolError(self.number, peer, 0, problem) from None
-        if (hello.count > 0) != (number in self.agents.owners):
-            raise MatchingError(f"expected rows from every party and from no others, got {hello.count} from {name!r}")
-        mine = self._hellos[self.number].about
-        if hello.about != mine:
-            raise MatchingError(f"expected the same study, join and rule for ids, got others from {name!r}")
-        if any(hello.public == other.public for one, other in self._hellos.items() if one != number):
-            raise RemoteProtocolError(self.number, peer, 0, f"expected a key of its own from {name!r}, got another's")
-        self._hellos[number] = hello
-        return self._flood([number], besides=peer) + self._begin_if_all()
+        if hello.number == self.number:  # from an earlier process: others must not treat it as the newest
+            return self._renew(hello.version)
+        if self.is_done:
+            self._hellos.check_kept(hello, self._head)
+        self._hellos.known[hello.number] = hello
+        return self._flood([hello.number], besides=peer) + self._begin_if_all()
 
     # A run
 
     def _begin_if_all(self) -> list[Frame]:
-        """Send the own list, if all hellos are here."""
+        """Start a run and send the agent's own list, if all hellos are known and do not name the same result."""
         self._run = None
-        if len(self._hellos) < len(self.agents.names):
+        if not self._hellos.is_complete or not self._has_met_all:
             return []
-        run = self._run = Run(self._hellos)
-        self._done, out = 0, list[Frame]()
-        early, self._early = [one for one in self._early if one.run == run.number], []
-        if self.ids is not None:
-            run.secret, run.order = new_secret(), shuffled(len(self.ids))
-            points = points_of((self.ids[place] for place in run.order), self.salt, self._count)
-            out += self._pass_on(run, self.number, self._raise(run, points))
-        for parcel in early:
-            out += self._take_sealed(run, parcel)
-        return out
+        if self._hellos.own.saved != self._head:
+            return self._renew(self._hellos.own.version)
+        self._is_final = self._is_final or self._hellos.agreed != b""
+        if self._is_final:
+            return []
+        run = self._run = Run(self._hellos.known)
+        self._done = 0
+        if self.ids is None:
+            return []
+        run.secret, run.order = new_secret(), shuffled(len(self.ids))
+        points = points_of((self.ids[place] for place in run.order), self.salt, self._count)
+        return self._pass_on(run, self.number, self._raise(run, points))
 
     def _raise(self, run: Run, points: list[bytes]) -> list[bytes]:
         return raised(points, run.secret, self._count)
@@ -255,7 +266,7 @@ class Matching:
         self._tell(*self.progress)
 
     def _pass_on(self, run: Run, owner: int, points: list[bytes]) -> list[Frame]:
-        """To the next that has not multiplied yet; to the matcher, if there is none."""
+        """Send a list to the next owner that has not multiplied it; to the matcher after the last one."""
         owners = self.agents.owners
         following = owners[(owners.index(self.number) + 1) % len(owners)]
         kind, target = (LIST, following) if following != owner else (TOKENS, self.agents.matcher)
@@ -273,14 +284,12 @@ class Matching:
         if parcel.target != self.number:
             return self._to([self.routes[parcel.target]], parcel)
         run = self._run
-        if run is not None and parcel.run == run.number:
-            return self._take_sealed(run, parcel)
-        if len(self._early) < 4 * len(self.agents.names):  # of a run whose hellos are not all here
-            self._early.append(parcel)
-        return []
+        if run is None or parcel.run != run.number:
+            return []  # from a run that has ended: on every link, hellos precede the parcels of their run
+        return self._take_sealed(run, parcel)
 
     def _take_sealed(self, run: Run, parcel: Parcel) -> list[Frame]:
-        """A parcel of this run, for this agent."""
+        """Process a parcel of this run that is addressed to this agent."""
         name = self.agents.names[parcel.source]
         try:
             hello, bound = run.hellos[parcel.source], label(parcel)
@@ -297,38 +306,30 @@ class Matching:
             if parcel.kind == CHECK:
                 run.checks[parcel.source] = content
                 return self._compare(run)
+            if parcel.kind == KEPT:
+                run.kept[parcel.source] = content
+                return self._settle(run)
         except PointError as error:
             raise MatchingError(f"party {name!r} sent a list that it must not: {error}") from None
         raise MatchingError(f"party {name!r} sent a parcel of the kind {parcel.kind!r}")
 
     def _take_points(self, run: Run, parcel: Parcel, content: bytes) -> list[Frame]:
-        owner, owners = parcel.owner, self.agents.owners
-        is_final = parcel.kind == TOKENS
-        before = (
-            owners[(owners.index(owner) if is_final else owners.index(self.number)) - 1] if owner in owners else -1
-        )
-        is_right = self.number == self.agents.matcher if is_final else self.number in owners and owner != self.number
-        points = split(content)
-        if not is_right or parcel.source != before or len(points) != run.hellos[owner].count:
-            raise PointError(f"expected {run.hellos[owner].count if owner in owners else 0} points, in its turn")
-        if not is_final:
-            if owner in run.raised:
-                raise PointError("expected a list once, got it again")
+        owner, points = parcel.owner, split(content)
+        run.check_turn(self.agents, self.number, parcel, len(points))
+        if parcel.kind == LIST:
             run.raised.add(owner)
             return self._pass_on(run, owner, self._raise(run, points))
         check_points(points)
         if len(set(points)) < len(points):
             n_twice = len(points) - len(set(points))
             raise MatchingError(f"expected every id once, got {n_twice:,} twice from {self.agents.names[owner]!r}")
-        if owner in run.lists:
-            raise PointError("expected a list once, got it again")
         run.lists[owner] = points
-        return self._match(run) if len(run.lists) == len(owners) else []
+        return self._match(run) if len(run.lists) == len(self.agents.owners) else []
 
     # The matcher
 
     def _match(self, run: Run) -> list[Frame]:
-        """Tell each owner which rows of the common table its places are."""
+        """Send each owner the rows of the common table for the places of its list."""
         names = self.agents.names
         n_rows, digest, rows = number_rows(run.lists, self.agents.join, run.number)
         if not n_rows:
@@ -346,25 +347,34 @@ class Matching:
     def _take_result(self, run: Run, parcel: Parcel, content: bytes) -> list[Frame]:
         if parcel.source != self.agents.matcher:
             raise PointError("expected a position for each row, from the matcher")
-        counts = {self.agents.names[owner]: run.hellos[owner].count for owner in self.agents.owners}
-        run.matched = run.read_result(content, counts, self.agents.join)
-        head = content[:HEAD_BYTES]
-        run.checks[self.number] = head
-        out = [
-            frame
-            for target in range(len(self.agents.names))
-            if target != self.number
-            for frame in self._send(run, CHECK, target, self.number, head)
-        ]
-        return out + self._compare(run)
+        run.matched = run.read_result(content, self._hellos.counts, self.agents.join)
+        run.checks[self.number] = head = content[:HEAD_BYTES]
+        return self._send_all(run, CHECK, head) + self._compare(run)
+
+    # The end
 
     def _compare(self, run: Run) -> list[Frame]:
-        """MatchingError if the matcher has told others something else."""
+        """Save the result if all have the same; raise MatchingError if the matcher sent different results."""
         if len(set(run.checks.values())) > 1:
             raise MatchingError("expected one result for all parties, got different ones from the matcher")
+        if run.matched is None or self.number in run.kept or not set(self.agents.owners) <= run.checks.keys():
+            return []
+        self._save(run.matched)
+        self._saved, run.kept[self.number] = run.matched, run.matched.head
+        return self._send_all(run, KEPT, run.matched.head) + self._settle(run)
+
+    def _settle(self, run: Run) -> list[Frame]:
+        """Mark the result as final if all owners have saved it."""
+        if len(set(run.kept.values())) > 1:
+            raise MatchingError("expected one result that all parties keep, got different ones")
+        self._is_final = self._is_final or set(self.agents.owners) <= run.kept.keys()
         return []
 
     # Parcels and frames
+
+    def _send_all(self, run: Run, kind: str, content: bytes) -> list[Frame]:
+        targets = [target for target in range(len(self.agents.names)) if target != self.number]
+        return [frame for target in targets for frame in self._send(run, kind, target, self.number, content)]
 
     def _send(self, run: Run, kind: str, target: int, owner: int, content: bytes) -> list[Frame]:
         parcel = Parcel(run.number, kind, self.number, target, owner, content)
@@ -375,11 +385,10 @@ class Matching:
         return self._to([self.routes[target]], msgspec.structs.replace(parcel, content=sealed))
 
     def _to(self, peers: Sequence[int], parcel: Parcel) -> list[Frame]:
-        content = msgspec.msgpack.encode(parcel)
-        frame = MAGIC + len(content).to_bytes(8, "big") + content
+        frame = framed(parcel)
         return [Frame(peer, frame) for peer in peers if peer in self.connected]
 
-    # Troubles
+    # Failures
 
     def _stop(self) -> Parcel:
         return Parcel(b"", STOP, self.number, -1, self.number, (self.failure or "").encode())

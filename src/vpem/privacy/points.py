@@ -1,4 +1,4 @@
-"""The group in which ids are compared: ristretto255, of prime order, from libsodium."""
+"""Group in which ids are compared: ristretto255, of prime order, from libsodium."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 
 POINT_BYTES = 32
 EVERY = 1000
-"""Points between two reports of progress."""
+"""Number of points between two progress reports."""
 NOTHING = bytes(POINT_BYTES)
-"""The identity."""
+"""Encoding of the identity."""
 
 
 class PointError(ValueError):
-    """Bytes that are no point, or the identity."""
+    """Invalid encoding of a point, or the identity."""
 
 
 def new_secret() -> bytes:
-    """A scalar that is drawn by the system."""
+    """Return a random scalar from the operating system."""
     secret: bytes = _group().crypto_core_ristretto255_scalar_random()
     return secret
 
 
 def points_of(ids: Iterable[bytes], salt: bytes, tell: Callable[[int], object]) -> list[bytes]:
-    """A point for each id; no one can find the logarithm of one to another."""
+    """Map each id to a point, so that no agent can find the discrete logarithm between two points."""
     group, found = _group(), []
     start = hashlib.sha512(b"vpem id" + len(salt).to_bytes(4, "big") + salt)
     for name in ids:
@@ -40,7 +40,7 @@ def points_of(ids: Iterable[bytes], salt: bytes, tell: Callable[[int], object]) 
 
 
 def raised(points: Iterable[bytes], secret: bytes, tell: Callable[[int], object]) -> list[bytes]:
-    """All points times a secret, in their order; PointError if one is none."""
+    """Multiply all points by a secret, in their order; raise PointError if a point is invalid."""
     multiply, found = _group().crypto_scalarmult_ristretto255, []
     for point in points:
         try:
@@ -54,7 +54,7 @@ def raised(points: Iterable[bytes], secret: bytes, tell: Callable[[int], object]
 
 
 def check_points(points: Iterable[bytes]) -> None:
-    """Raise PointError if one is no point, or the identity."""
+    """Raise PointError if a point is invalid or the identity."""
     is_valid = _group().crypto_core_ristretto255_is_valid_point
     for point in points:
         if point == NOTHING or not is_valid(point):
@@ -62,31 +62,31 @@ def check_points(points: Iterable[bytes]) -> None:
 
 
 def split(content: bytes) -> list[bytes]:
-    """Points of their bytes, one after the other; PointError if there is a rest."""
+    """Split bytes into points; raise PointError if the length is not a multiple of `POINT_BYTES`."""
     if len(content) % POINT_BYTES:
         raise PointError(f"expected {POINT_BYTES} bytes for each point, got {len(content)} bytes")
     return [content[place : place + POINT_BYTES] for place in range(0, len(content), POINT_BYTES)]
 
 
 def number_rows(lists: Mapping[int, list[bytes]], join: str, run: bytes) -> tuple[int, bytes, dict[int, bytes]]:
-    """Which row of the common table each token is: the work of the matcher.
+    """Return the row of the common table for each token; done by the matcher.
 
     Parameters
     ----------
     lists : mapping
-        Each owner's tokens.
+        Tokens of each owner.
     join : {"inner", "outer"}
     run : bytes
-        To which the digest belongs.
+        Run to which the digest is bound.
 
     Returns
     -------
     n_rows : int
     digest : bytes
-        Of all rows.
+        Digest of all rows.
     rows : dict
-        For each owner the rows of its places, -1 if they have none, as 64-bit integers. Rows are in the order of the
-        tokens, which is no party's.
+        For each owner, the row of each place of its list as a 64-bit integer, -1 without one. Rows are in the order
+        of the tokens, which is not the order of any party.
     """
     sets = [set(points) for points in lists.values()]
     ordered = sorted(set.intersection(*sets) if join == "inner" else set.union(*sets))

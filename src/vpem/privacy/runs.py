@@ -1,4 +1,4 @@
-"""One run of a matching, as one agent has it: its secret, the lists and checks that have come, and its result."""
+"""State of one agent in one run of a matching: its secret, the received lists and checks, and its result."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.privacy.parcels import Hello
+from vpem.privacy.parcels import HEAD_BYTES, TOKENS, Agents, Hello, Parcel
 from vpem.privacy.points import PointError
-
-HEAD_BYTES = 40
-"""Of a result: the number of common rows, and a digest."""
 
 
 class Matched(NamedTuple):
-    """What a party knows in the end."""
+    """Result of a matching at one party."""
 
     rows: NDArray[np.int64]
-    """(n_ids,): which row of the common table each of its rows is, in the order of its own table; -1 if none."""
+    """Shape (n_ids,): row of the common table for each row of the party's own table, in its order; -1 without one."""
     n_rows: int
-    """Of the common table."""
+    """Number of rows of the common table."""
     digest: str
-    """The same at all parties."""
+    """Digest of the common rows, equal for all parties."""
     counts: Mapping[str, int]
-    """How many rows each party has brought."""
+    """Number of rows of each party, by name."""
+
+    @property
+    def head(self) -> bytes:
+        """Number of common rows and digest, equal for all parties."""
+        return self.n_rows.to_bytes(8, "big") + bytes.fromhex(self.digest)
 
 
 class Run:
-    """What an agent has of one run, which the hellos of all agents name."""
+    """State of one agent in one run, which is identified by the hellos of all agents."""
 
     def __init__(self, hellos: Mapping[int, Hello]):
         self.hellos = dict(hellos)
@@ -40,14 +42,30 @@ class Run:
         self.number = hashlib.sha256(b"vpem matching" + encoded).digest()[:16]
         self.secret, self.order = b"", list[int]()
         self.lists: dict[int, list[bytes]] = {}
-        """At the matcher: the finished ones."""
+        """Finished lists by owner, at the matcher."""
         self.raised: set[int] = set()
-        """Owners whose lists this agent has multiplied: a label is sealed once."""
+        """Owners whose lists this agent has multiplied; it seals each label only once."""
         self.matched: Matched | None = None
         self.checks: dict[int, bytes] = {}
+        """Head of the result that each agent received, by agent."""
+        self.kept: dict[int, bytes] = {}
+        """Head of the result that each owner has saved, by owner."""
+
+    def check_turn(self, agents: Agents, number: int, parcel: Parcel, n_points: int) -> None:
+        """Raise PointError unless it is the sender's turn to send this list, with this length, for the first time."""
+        owner, owners, is_final = parcel.owner, agents.owners, parcel.kind == TOKENS
+        count = self.hellos[owner].count if owner in owners else 0
+        is_right = number == agents.matcher if is_final else number in owners and owner != number
+        if is_right and owner in owners:
+            before = owners[owners.index(owner if is_final else number) - 1]
+            is_right = parcel.source == before and n_points == count
+        if not is_right or owner not in owners:
+            raise PointError(f"expected {count} points, in its turn")
+        if owner in (self.lists if is_final else self.raised):
+            raise PointError("expected a list once, got it again")
 
     def read_result(self, content: bytes, counts: Mapping[str, int], join: str) -> Matched:
-        """What the matcher tells an owner; PointError if it cannot be."""
+        """Decode the matcher's result for an owner; raise PointError if it is invalid."""
         head, rows = content[:HEAD_BYTES], np.frombuffer(content[HEAD_BYTES:], "<i8").astype(np.int64)
         n_rows = int.from_bytes(head[:8], "big")
         kept = rows[rows >= 0]
@@ -65,7 +83,7 @@ class Run:
 
 
 def shuffled(count: int) -> list[int]:
-    """An order that the system draws."""
+    """Return a random permutation of `count` numbers, drawn by the operating system."""
     order = list(range(count))
     secrets.SystemRandom().shuffle(order)
     return order

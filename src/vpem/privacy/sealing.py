@@ -1,4 +1,4 @@
-"""Bytes that only one receiver can read, and that it knows to come from one sender."""
+"""Authenticated encryption of bytes from one sender to one receiver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SealError(ValueError):
 
 
 def close_box(secret: bytes, about: bytes, content: bytes) -> bytes:
-    """Seal something for oneself, under a secret of 32 bytes."""
+    """Seal content for the agent itself, under a secret of 32 bytes."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     nonce = secrets.token_bytes(NONCE_BYTES)
@@ -26,7 +26,7 @@ def close_box(secret: bytes, about: bytes, content: bytes) -> bytes:
 
 
 def open_box(secret: bytes, about: bytes, sealed: bytes) -> bytes:
-    """Inverse of `close_box`; SealError if it was altered, or is about something else."""
+    """Inverse of `close_box`; raise SealError if the bytes were altered, or `about` differs."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -38,12 +38,12 @@ def open_box(secret: bytes, about: bytes, sealed: bytes) -> bytes:
 
 
 class Sealing:
-    """One agent's key for what it sends and gets.
+    """Key with which one agent seals and opens parcels.
 
     Parameters
     ----------
     private : bytes, optional
-        Of the same key in an earlier process of the agent.
+        Bytes of the private key from an earlier process of the agent; a new key is drawn if None.
     """
 
     def __init__(self, private: bytes | None = None) -> None:
@@ -52,17 +52,17 @@ class Sealing:
 
     @property
     def private(self) -> bytes:
-        """The private half, for the agent's next process."""
+        """Bytes of the private key, for the agent's next process."""
         return self._keys.private
 
     def close(self, theirs: bytes, run: bytes, label: bytes, content: bytes) -> bytes:
-        """Seal for a receiver."""
+        """Seal content for a receiver."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         sealed: bytes = self._cipher(theirs, run).encrypt(nonce, content, label)
         return nonce + sealed
 
     def open(self, theirs: bytes, run: bytes, label: bytes, sealed: bytes) -> bytes:
-        """Open what a sender has sealed; SealError if it has not."""
+        """Open content that a sender has sealed; raise SealError if the seal is invalid."""
         from cryptography.exceptions import InvalidTag
 
         cipher = self._cipher(theirs, run)
@@ -73,7 +73,7 @@ class Sealing:
         return content
 
     def _cipher(self, theirs: bytes, run: bytes) -> Any:
-        """With a key of the two agents and the run."""
+        """Return the cipher with the shared key of the two agents and the run."""
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
         if theirs == self.public:  # to itself

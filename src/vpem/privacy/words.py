@@ -1,6 +1,6 @@
-"""Real numbers as integers modulo a power of two, in which masks cancel to the bit.
+"""Fixed-point encoding of real numbers as integers modulo a power of two, in which masks cancel exactly.
 
-A number x stands as round(x / 2^exponent) in words of 4, 8 or 16 bytes. Sums of words are exact, in any order.
+A number x is encoded as round(x / 2^exponent) in a word of 4, 8 or 16 bytes. Sums of words are exact, in any order.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Words = NDArray[Any]
-"""(n,) of uint32 or uint64; (n, 2) of uint64, the low half first, for 16 bytes."""
+"""Shape (n,), uint32 or uint64, for words of 4 or 8 bytes; (n, 2), uint64, the low half first, for 16 bytes."""
 
 WIDE = 16
 WIDE_EXPONENT = -64
 
 
 class Format(NamedTuple):
-    """How numbers are written."""
+    """Format of encoded numbers."""
 
     n_bytes: int
-    """Of a word."""
+    """Bytes of a word."""
     exponent: int
-    """Of the unit, a power of two."""
+    """Exponent of the unit, a power of two."""
 
     def limit(self, n_terms: int) -> float:
-        """Size up to which each of so many terms may be, for their sum to be in range."""
+        """Largest size of each of `n_terms` terms for which their sum stays in range."""
         bits = 8 * self.n_bytes - 2 + self.exponent - math.ceil(math.log2(max(n_terms, 1)))
         return math.ldexp(1.0, bits)
 
 
 WHOLE = Format(WIDE, WIDE_EXPONENT)
-"""A unit of 2^-64, and room up to 2^62: for sums of which nothing is known before."""
+"""Format with a unit of 2^-64 and a range up to 2^62, for sums of unknown size."""
 
 
 def encode(values: Array, form: Format) -> Words:
-    """Words of numbers that are within the limit."""
+    """Encode numbers within the limit as words."""
     if form.n_bytes < WIDE:
         whole = np.rint(np.ldexp(values, -form.exponent)).astype(np.int64)
         return whole.astype(np.uint32) if form.n_bytes == 4 else whole.view(np.uint64)
@@ -51,7 +51,7 @@ def encode(values: Array, form: Format) -> Words:
 
 
 def decode(words: Words, form: Format) -> Array:
-    """Numbers of words, with a sign; inverse of `encode` within its range."""
+    """Decode words as signed numbers; inverse of `encode` within its range."""
     if form.n_bytes < WIDE:
         signed = words.view(np.int32 if form.n_bytes == 4 else np.int64)
         return np.ldexp(signed.astype(np.float64), form.exponent)
@@ -62,26 +62,26 @@ def decode(words: Words, form: Format) -> Array:
 
 
 def _with_signs(words: Words, is_negative: NDArray[np.bool_]) -> Words:
-    """Words of 16 bytes, some of them with the other sign."""
+    """Return words of 16 bytes, negated where `is_negative`."""
     return np.where(is_negative[:, None], subtract(np.zeros_like(words), words), words)
 
 
 def zeros(n: int, form: Format) -> Words:
-    """Words of nothing."""
+    """Return `n` zero words."""
     if form.n_bytes == WIDE:
         return np.zeros((n, 2), dtype=np.uint64)
     return np.zeros(n, dtype=np.uint32 if form.n_bytes == 4 else np.uint64)
 
 
 def read(content: NDArray[np.uint8], form: Format) -> Words:
-    """Words of their bytes, little-endian."""
+    """Read words from little-endian bytes."""
     kind = "<u4" if form.n_bytes == 4 else "<u8"
     found = np.frombuffer(content.tobytes(), kind).astype(kind[1:], copy=False)
     return found.reshape(-1, 2) if form.n_bytes == WIDE else found
 
 
 def write(words: Words) -> bytes:
-    """Bytes of words, little-endian."""
+    """Return words as little-endian bytes."""
     return words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes()
 
 

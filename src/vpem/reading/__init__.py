@@ -1,6 +1,6 @@
-"""Tables: found out how a file is written, read, joined by an id, written back.
+"""Tables: detect the format of a file, read tables, join them by an id and write them.
 
-The names below are loaded when they are first used, as pyarrow takes a while.
+The names below are imported on first use, because importing pyarrow is slow.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Columns of Arrow tables as numbers and as ids, or what keeps them from it."""
+"""Convert columns of Arrow tables to numbers or ids, or return the fault that prevents it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vpem.reading.dialect import MISSING, THOUSANDS
-
 Array = NDArray[np.float64]
 
 A_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(inf|infinity|Inf|INF|Infinity)$"
@@ -24,32 +22,41 @@ DATES = re.compile(
     re.IGNORECASE,
 )
 FEW_WORDS = 50
-"""Different words up to which a column has categories, not free text."""
+"""Maximum number of distinct words in a column of categories; above it, the column is free text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Why a column has no numbers."""
+    """Reason why a column cannot be read as numbers."""
 
     kind: str
-    """One word, the same for columns with the same fault."""
+    """Identifier of the fault, shared by columns with the same fault."""
     text: str
     row: int | None = None
-    """The first row, from 0, that shows it."""
+    """First row with the fault, counted from 0."""
     may_be_id: bool = False
     is_ignorable: bool = True
     remedy: str = ""
 
 
-def to_numbers(column: Any, *, may_have_commas: bool = False) -> Array | Fault:
-    """Values of a column, NaN where they are missing; or why that is not possible.
+def is_text(kind: Any) -> bool:
+    """True for Arrow's string types."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
-    Parameters
-    ----------
-    column : pyarrow.ChunkedArray
-    may_have_commas : bool
-        Whether a comma may be a decimal mark, though the file's beginning has none.
-    """
+
+def to_arrow(values: Any) -> Any:
+    """Convert the values of a column to an Arrow array; NaN and NaT become null."""
+    array = values if isinstance(values, pa.ChunkedArray | pa.Array) else pa.array(values, from_pandas=True)
+    if not (pa.types.is_dictionary(array.type) and pa.types.is_string_view(array.type.value_type)):
+        return array
+    # Arrow cannot decode the categories of polars by a cast.
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    decoded = [chunk.dictionary.cast(pa.string()).take(chunk.indices) for chunk in chunks]
+    return pa.chunked_array(decoded, pa.string())
+
+
+def to_numbers(column: Any) -> Array | Fault:
+    """Convert a pyarrow.ChunkedArray to float64, with NaN for missing values, or return a fault."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -58,8 +65,8 @@ def to_numbers(column: Any, *, may_have_commas: bool = False) -> Array | Fault:
     if pa.types.is_temporal(kind):
         row = _first(pc.is_valid(column))
         return Fault(kind="date", row=row, text=f"expected a number or nothing, got a date or time, {column[row]}")
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _from_texts(column.cast(pa.string()), may_have_commas)
+    if is_text(kind):
+        return _from_texts(column.cast(pa.string()))
     if not (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -82,16 +89,10 @@ def _finite(column: Any) -> Array | Fault:
     return values
 
 
-def _from_texts(column: Any, may_have_commas: bool) -> Array | Fault:
+def _from_texts(column: Any) -> Array | Fault:
     texts = pc.utf8_trim_whitespace(column)
-    texts = pc.if_else(pc.is_in(texts, value_set=pa.array(MISSING)), None, texts)
     if texts.null_count == len(texts):
         return Fault(kind="empty", text="has no value at all")
-    if may_have_commas:
-        are = pc.match_substring_regex(texts, r"^[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?$")
-        sure = pc.match_substring_regex(texts, r",(\d{0,2}|\d{4,})([eE].*)?$|^[+-]?(0|\d{4,}),")
-        if pc.all(are).as_py() and pc.any(sure).as_py():
-            texts = pc.replace_substring(texts, ",", ".")
     wrong = pc.invert(pc.match_substring_regex(texts, A_NUMBER))
     if not pc.any(wrong).as_py():
         return _finite(texts.cast(pa.float64()))
@@ -99,17 +100,14 @@ def _from_texts(column: Any, may_have_commas: bool) -> Array | Fault:
 
 
 def _no_numbers(texts: Any, wrong: Any) -> Fault:
-    """What is in a column of texts."""
+    """Return the fault of a column of texts: dates, some invalid values, names, words or free text."""
     row = _first(wrong)
     value = texts[row].as_py()
     shown = value if len(value) <= 40 else f"{value[:40]}..."
     n_values, n_wrong = len(texts) - texts.null_count, pc.sum(wrong).as_py()
     expected = f"expected a number or nothing, got {shown!r}"
-    if DATES.fullmatch(value):
-        return Fault(kind="date", row=row, text=f"{expected}, a date or time")
-    if THOUSANDS.fullmatch(value) or re.fullmatch(r"[+-]?\d[\d., ]*[.,]\d+", value):
-        remedy = "write numbers without marks between thousands; for decimal commas, --decimal ,"
-        return Fault(kind="marks", row=row, text=f"{expected}, with a comma or thousands", remedy=remedy)
+    if dates := _dates_of(texts, value):
+        return Fault(kind="date", row=row, text=f"{expected}, {dates}")
     if 2 * n_wrong < n_values:
         remedy = "correct or empty single values that are no numbers; if all are codes, say that it is categorical"
         return Fault(
@@ -123,19 +121,28 @@ def _no_numbers(texts: Any, wrong: Any) -> Fault:
     return Fault(kind="texts", row=row, text=f"{expected}: free text")
 
 
+def _dates_of(texts: Any, first: str) -> str:
+    """Describe the dates among texts if the first text that is not a number is a date, or most texts are; else ""."""
+    if DATES.fullmatch(first):
+        return "a date or time"
+    different = pc.unique(texts.drop_null())[:FEW_WORDS].to_pylist()
+    dates = [text for text in different if DATES.fullmatch(text)]
+    return f"among dates or times, such as {dates[0]!r}" if 2 * len(dates) > len(different) else ""
+
+
 def _how_many(n_different: int) -> str:
     return "always the same word" if n_different == 1 else f"words, {n_different} different ones"
 
 
 def counts_rows(values: Array) -> bool:
-    """Whether values are 0, 1, 2, ... or 1, 2, 3, ...: an index, as pandas and R write it."""
+    """True if the values are 0, 1, 2, ... or 1, 2, 3, ...: an index, as pandas and R write it."""
     return len(values) > 0 and values[0] in (0, 1) and bool((values == values[0] + np.arange(len(values))).all())
 
 
 def to_texts(column: Any, *, are_ids: bool = True) -> list[str | None] | str:
-    """Values of a column as text, None where missing; or the type of values that cannot be.
+    """Convert the values of a column to text, None for missing values; return the type's name if that fails.
 
-    Whole numbers are written without a fraction. With `are_ids`, whatever their type: `7.0` and `7` are the same id.
+    Whole numbers are written without a fraction. With `are_ids`, so are texts: `7.0` and `7` are the same id.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

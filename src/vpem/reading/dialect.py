@@ -1,4 +1,4 @@
-"""How a file of text writes its table: found out from its first bytes, or told."""
+"""Format of a text file: encoding, separator, decimal mark and header, detected from its first bytes or given."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import codecs
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from vpem.reading.date_parts import check_dates
+from vpem.reading.gap_words import MISSING, GapWords, check_gaps
 from vpem.reading.problems import TableError
 
-MISSING = [
-    *("", "?", "-", ".", "NA", "N/A", "n/a", "na", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NAN"),
-    *("null", "NULL", "Null", "None", "none", r"\N"),
-]
-"""Words in place of a number that is not there."""
-
 SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas", " ": "spaces"}
-"""Those that are tried, with their names; a comma may be a decimal mark, so it comes late."""
+"""Separators that are tried, with their names. The comma may be a decimal mark, so it is tried late."""
 
 HEAD_BYTES = 2**18
 MOST_RECORDS = 400
@@ -31,18 +28,24 @@ THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([., ]\d{3})+")
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What is told of how text files are written; None where it is to be found out."""
+    """Format of text files as the user gave it; None for properties to detect."""
 
     separator: str | None = None
     decimal: str | None = None
     encoding: str | None = None
     header: bool | None = None
+    dates: Mapping[str, str] = field(default_factory=dict)
+    """Columns of dates, as `name` or `party.name`, to the part they are converted to; applies to all file types."""
+    gaps: Any = field(default=None, hash=False)
+    """Words that are gaps: a list for all columns, or column to list; the column "*" stands for all others."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "gaps", check_gaps(self.gaps))
         separator = {"tab": "\t", r"\t": "\t", "space": " "}.get(self.separator or "", self.separator)
         object.__setattr__(self, "separator", separator)
         if separator is not None and (len(separator) != 1 or separator in '"\r\n' or not separator.isascii()):
             raise TableError(f"expected one character as separator, such as ; or , or tab, got {self.separator!r}")
+        object.__setattr__(self, "dates", check_dates(self.dates))
         if self.decimal not in (None, ".", ","):
             raise TableError(f"expected . or , as decimal mark, got {self.decimal!r}")
         if self.encoding is not None:
@@ -56,42 +59,44 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How one file is written."""
+    """Format of one file."""
 
     encoding: str = "utf-8"
     separator: str = ","
     decimal: str = "."
     has_header: bool = True
     names: tuple[str, ...]
-    """Of all columns; made up where the file has none."""
+    """Names of all columns; generated for columns without a name."""
     unnamed: frozenset[str] = frozenset()
-    """Those that were made up for columns without a name in a line of names."""
+    """Generated names of columns without a name in the header."""
     index: str | None = None
-    """The first column, if it has no name: rows' numbers or names as pandas and R write them."""
+    """First column if it has no name: the row numbers or names that pandas and R write."""
     skipped_lines: int = 0
-    """Lines before the rows: of names, and what Excel writes before them."""
+    """Number of lines before the rows: the header, and a line `sep=` of Excel."""
+    gaps: GapWords | None = field(default=None, hash=False)
+    """Words that are gaps, as the user gave them; None if not given."""
     doubt: str = ""
-    """What cannot be found out from the file, so that it must be told."""
+    """Ambiguity that the user must resolve, or ""."""
     notes: tuple[str, ...] = ()
-    """What is not as in most files; for readers."""
+    """Notes for the user on an unusual format."""
 
 
 def sniff(head: bytes, form: Form | None = None, *, is_whole: bool = True) -> Dialect:
-    """How a file is written, from its first bytes.
+    """Detect the format of a file from its first bytes.
 
     Parameters
     ----------
     head : bytes
-        Unpacked.
+        Decompressed bytes.
     form : Form, optional
-        What is told, which is then not guessed.
+        Properties that are given, and therefore not detected.
     is_whole : bool
-        Whether these are all bytes: the last line of a part is not looked at.
+        True if `head` is the whole file; otherwise its last line is ignored, as it may be incomplete.
 
     Raises
     ------
     TableError
-        If this is no text, or there is nothing in it.
+        If the bytes are not text, or the file is empty.
     """
     form = Form() if form is None else form
     encoding = form.encoding or _encoding(head)
@@ -126,6 +131,7 @@ def sniff(head: bytes, form: Form | None = None, *, is_whole: bool = True) -> Di
         unnamed=frozenset(unnamed),
         index=names[0] if is_index else None,
         skipped_lines=n_before + (n_lines[0] if has_header else 0),
+        gaps=form.gaps,
         doubt=doubt,
         notes=tuple(notes),
     )
@@ -164,13 +170,13 @@ def _spoken(encoding: str) -> str:
 
 
 def _told_by_excel(text: str) -> tuple[str, str | None, int]:
-    """A first line such as `sep=;` tells the separator; the text after it, and how many lines it took."""
+    """Return the text after a first line such as `sep=;`, its separator or None, and the number of lines removed."""
     found = re.match(r'"?sep=(.)"?\r?\n', text)
     return (text[found.end() :], found.group(1), 1) if found else (text, None, 0)
 
 
 def _records(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], list[int]]:
-    """The first lines that are not empty, cut into fields, and the number of the line on which each ends."""
+    """Return the fields of the first non-empty records, and the number of the line on which each record ends."""
     if not is_whole:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
     reader = csv.reader(re.split(r"(?<=\n)|(?<=\r)(?!\n)", text), delimiter=separator, strict=False)
@@ -183,12 +189,15 @@ def _records(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]]
             if len(records) > MOST_RECORDS:
                 break
     except csv.Error:
-        pass  # arrow's reader has the better error
+        pass  # Arrow's reader raises a clearer error
     return records, lines
 
 
 def _separator(text: str, is_whole: bool, decimal: str | None) -> str:
-    """The one that cuts most lines into the same number of fields, and the names into as many, or one less (R)."""
+    """Return the separator that splits most lines into the same number of fields.
+
+    The header must have as many fields, or one fewer, as R writes it.
+    """
     best, best_share = ";" if decimal == "," else ",", 0.0
     for separator in SEPARATORS:
         counts = [len(record) for record in _records(text, separator, is_whole)[0]]
@@ -213,7 +222,7 @@ def _is_number(text: str) -> bool:
 
 
 def _is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line has names: anything but numbers and gaps, or 0, 1, 2, ... as pandas writes names."""
+    """True if the first line is a header: it has other texts than numbers and gaps, or pandas' names 0, 1, 2, ..."""
     texts = [text.strip() for text in first]
     if not any(map(_is_number, texts)) or not all(_is_number(text) or text in MISSING for text in texts):
         return True
@@ -225,7 +234,7 @@ def _is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
 
 
 def _complete(first: list[str], rest: list[list[str]]) -> list[str]:
-    """Names for all fields: R leaves out the name of its first column, others write a separator at the end."""
+    """Add a name to a header that is one short: R omits the first name, other programs end rows with a separator."""
     width = max(Counter(map(len, rest)).items(), key=lambda item: (item[1], item[0]))[0] if rest else len(first)
     if len(first) != width - 1:
         return first
@@ -234,7 +243,7 @@ def _complete(first: list[str], rest: list[list[str]]) -> list[str]:
 
 
 def _names(given: Sequence[str], has_header: bool) -> tuple[list[str], list[str]]:
-    """Names of all columns, and which were made up although there is a line of names."""
+    """Return the names of all columns, and those generated for columns without a name in the header."""
     taken, names, made = {text.strip() for text in given}, [], []
     for number, text in enumerate(given):
         name = text.strip()
@@ -249,7 +258,7 @@ def _names(given: Sequence[str], has_header: bool) -> tuple[list[str], list[str]
 
 
 def _decimal(records: Sequence[Sequence[str]], separator: str, form: Form) -> tuple[str, str]:
-    """The decimal mark, and what is in doubt about it."""
+    """Return the decimal mark, and a message if it is ambiguous, else ""."""
     if form.decimal is not None or separator == ",":
         return form.decimal or ".", ""
     fields = [text.strip() for record in records for text in record]

@@ -1,17 +1,17 @@
-"""Parties' data frames as Arrow tables."""
+"""Convert parties' data frames to Arrow tables."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from vpem.reading.coding import Coded, Codes, in_fit, is_said, to_codes
-from vpem.reading.columns import Fault
+from vpem.reading.amounts import refuse_amounts
+from vpem.reading.coding import Coded, Codes, has_texts, in_fit, is_said, to_codes
+from vpem.reading.columns import Fault, to_arrow
 from vpem.reading.dialect import Form
 from vpem.reading.joining import Rows, as_names, join_parts
 from vpem.reading.opening import look
@@ -28,24 +28,24 @@ def join_frames(
     codes: Codes = False,
     words: Words = PYTHON,
 ) -> Rows:
-    """Several parties' tables side by side, by id, as `join` does with files.
+    """Join several parties' tables by id, as `join` does with files.
 
     Parameters
     ----------
     tables : mapping from party to table
         pandas, polars, Arrow, a dict of columns, or the path of a file.
     on : str or sequence of str
-        The columns that name the rows; in pandas they may be the index.
+        Id columns; in pandas they may be the index.
     keep : callable
-        Of a party and a column's name there: whether to read it.
+        Called with a party and a column's name; True to read the column.
     form : Form, optional
-        How files are written, as far as it is not to be found out.
+        Format of files; properties that are not given are detected.
     codes : bool or names, default=False
-        Whether words are coded, as categories; or the columns that have words in a fit.
+        True to encode words as categories; or the columns that have words in a fit.
     words : Words
-        How remedies are called.
+        Wording of the remedies.
     """
-    reader = Reader(as_names(on), [], [], words, codes)
+    reader = Reader(as_names(on), [], [], words, codes, {} if form is None else form.dates)
     if not reader.ids:
         raise TableError("expected on= to name at least one column, got none")
     parts = [_part(reader, str(party), table, keep, form) for party, table in tables.items()]
@@ -60,8 +60,7 @@ def _part(reader: Reader, party: str, table: Any, keep: Callable[[str, str], boo
         except TableError as error:
             reader.add(party, str(error))
             return None
-        part = reader.from_file(source, keep=lambda name: keep(party, name))
-        return None if part is None else replace(part, party=party)
+        return reader.from_file(source, keep=lambda name: keep(party, name), party=party)
     columns = columns_of(table, reader.ids)
     if columns is None:
         kind = type(table).__name__
@@ -70,7 +69,9 @@ def _part(reader: Reader, party: str, table: Any, keep: Callable[[str, str], boo
     names = [name for name, _ in columns]
     twice = [name for name, times in Counter(names).items() if times > 1]
     wrong = [f"{party}: expected columns with different names, got {name!r} more than once" for name in twice]
-    wrong += [text for name in reader.ids if (text := unknown(name, names, f"{party}: the id column")) is not None]
+    wrong += [
+        text for name in reader.id_columns if (text := unknown(name, names, f"{party}: the id column")) is not None
+    ]
     wanted = [name for name in names if name not in reader.ids and keep(party, name)]
     for text in wrong:
         reader.add(party, text)
@@ -80,28 +81,30 @@ def _part(reader: Reader, party: str, table: Any, keep: Callable[[str, str], boo
     for name, values in columns:
         if name in wanted or name in reader.ids:
             try:
-                arrays[name] = _array(values)
+                arrays[name] = to_arrow(values)
             except (pa.ArrowException, TypeError, ValueError):
                 text = f"{party}, column {name!r}: expected numbers, got values of several kinds"
                 reader.add(party, text, column=None if name in reader.ids else name)
-    if any(name not in arrays for name in reader.ids):
+    if any(name not in arrays for name in reader.id_columns):
         return None
     return reader.from_arrow(pa.table(arrays), [name for name in wanted if name in arrays], party)
 
 
 def code_frame(columns: Sequence[tuple[str, Any]], codes: Codes = True) -> list[Coded]:
-    """Names and values of a table's columns as numbers, with words coded; TableError tells of all that cannot be."""
+    """Convert named columns to numbers and encode words; raise one TableError for all columns that fail."""
     found, problems = [], []
     for name, values in columns:
         try:
-            array = _array(values)
+            array = to_arrow(values)
             whole = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-            coded = to_codes(whole, has_words=in_fit(codes, "", name), said=is_said(codes, "", name))
+            fault = None if has_texts(codes, "", name) else refuse_amounts(whole)
+            coded = fault or to_codes(whole, has_words=in_fit(codes, "", name), said=is_said(codes, "", name))
         except (pa.ArrowException, TypeError, ValueError):
             coded = Fault(kind="kinds", text="expected numbers or words, got values of several kinds")
         if isinstance(coded, Fault):
             text = f"column {name!r}" + (" " if coded.kind == "empty" else ": ") + coded.text
-            problems.append(Problem(table="", text=text, kind=(name, coded.kind), remedy=coded.remedy))
+            remedy = PYTHON.dating(name, "days") if coded.kind == "date" else coded.remedy
+            problems.append(Problem(table="", text=text, kind=(name, coded.kind), remedy=remedy))
         else:
             found.append(coded)
     if problems:
@@ -113,7 +116,9 @@ def code_frame(columns: Sequence[tuple[str, Any]], codes: Codes = True) -> list[
 
 
 def columns_of(table: Any, ids: Sequence[str] = ()) -> list[tuple[str, Any]] | None:
-    """Names and values of a table's columns; None if this is no table."""
+    """Return names and values of a table's columns; None for other objects."""
+    if hasattr(type(table), "collect_schema") and hasattr(type(table), "collect"):  # a lazy frame of polars
+        table = table.collect()
     if isinstance(table, Mapping):
         return [(str(name), values) for name, values in table.items()]
     if hasattr(table, "reset_index") and hasattr(table, "columns"):  # pandas
@@ -127,9 +132,3 @@ def columns_of(table: Any, ids: Sequence[str] = ()) -> list[tuple[str, Any]] | N
             return None
         return list(zip(map(str, found.column_names), found.columns, strict=True))
     return None
-
-
-def _array(values: Any) -> Any:
-    if isinstance(values, pa.ChunkedArray | pa.Array):
-        return values
-    return pa.array(values, from_pandas=True)

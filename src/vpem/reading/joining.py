@@ -1,4 +1,4 @@
-"""Tables as numbers: one alone, or several parties' side by side, by an id."""
+"""Read one table as numbers, or join several parties' tables by an id."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.overlap import NearIds
 from vpem.reading.coding import Codes
 from vpem.reading.dialect import Form
 from vpem.reading.opening import Source, look
-from vpem.reading.problems import PROGRAM, Problem, TableError, Words, complain
+from vpem.reading.problems import PROGRAM, ROW_NUMBER, Problem, TableError, Words, complain
+from vpem.reading.spelling import Near, find_near
 from vpem.reading.taking import Key, Part, Reader, spell
 
 Array = NDArray[np.float64]
@@ -23,27 +25,33 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Numbers with the names of their columns, and of their rows if these have any."""
+    """Numbers with the names of their columns and, if present, the ids of their rows."""
 
     names: list[str]
     values: Array
-    """(n_rows, n_columns); NaN where a value, or a party's whole row, is missing."""
+    """Shape (n_rows, n_columns); NaN if a value, or a party's whole row, is missing."""
     ids: list[str] | None = None
-    """One text a row."""
+    """One text for each row."""
     parties: dict[str, list[str]] | None = None
-    """Of several tables: the columns that each brought."""
+    """Columns of each party, if there are several tables."""
     keys: dict[str, list[str]] | None = None
-    """The same as `ids`, one list for each id column."""
+    """Id column to its texts, one for each row."""
     originals: list[tuple[Any, ...]] | None = None
-    """The same again, as the tables have them."""
+    """Ids with the types of the tables, one tuple for each row."""
     own_names: dict[str, list[str]] = field(default_factory=dict)
-    """Of several tables: the names that the columns have there."""
+    """Names of each party's columns in its own table, if there are several tables."""
     places: dict[str, NDArray[np.intp]] = field(default_factory=dict)
-    """Of several tables: the numbers, here, of the rows that each has, in its own order."""
+    """Party to the indices in `values` of its rows, in the order of its table, if there are several tables."""
     words: dict[str, list[str]] = field(default_factory=dict)
-    """Of columns with categories, by name: what their numbers stand for."""
+    """Column of categories to the words of its codes."""
+    read_as: dict[str, str] = field(default_factory=dict)
+    """Column written as percentages, money or dates to %, the currency, or the part of the date."""
+    gap_words: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Column to the number of gaps by word, for columns in which words count as gaps."""
+    near: tuple[NearIds, ...] = ()
+    """Ids that do not match because of their spelling, if there are several tables."""
     notes: list[str] = field(default_factory=list)
-    """What was done that the user may not expect."""
+    """Notes on processing that the user may not expect."""
 
 
 def read(
@@ -61,30 +69,35 @@ def read(
     Parameters
     ----------
     path : path or Source
-        CSV, packed or not, however it is written, or Parquet.
+        CSV of any format, compressed or not, or Parquet.
     id_column : str or sequence of str, optional
-        The column that names the rows, each once; or several that do together.
+        Id column, in which every id occurs once; or several columns that form the id.
     columns : sequence of str, optional
-        Which to read, in this order; by default all but the id.
+        Columns to read, in this order; by default all except the id.
     keep : callable
-        Of all columns, only those are read for whose names it says so.
+        Called with a column's name; True to read it. Ignored if `columns` is given.
     form : Form, optional
-        How the file is written, as far as it is not to be found out.
+        Format of the file; properties that are not given are detected.
     codes : bool or names, default=False
-        Whether words are coded, as categories; or the columns that have words in a fit.
+        True to encode words as categories; or the columns that have words in a fit.
     words : Words
-        How remedies are called.
+        Wording of the remedies.
     """
     source = path if isinstance(path, Source) else look(path, form)
-    reader = Reader(as_names(id_column), [], [], words, codes)
+    reader = Reader(as_names(id_column), [], [], words, codes, source.form.dates)
     part = reader.from_file(source, columns, keep)
     complain(reader.problems, words)
     assert part is not None, "no problems"
     notes = told(reader.notes)
     if part.keys is None:
-        return Rows(part.names, part.values, words=part.words, notes=notes)
+        return Rows(part.names, part.values, **_about(part), notes=notes)
     named = _named(part.keys, part.originals, reader.ids)
-    return Rows(part.names, part.values, **named, words=part.words, notes=notes)
+    return Rows(part.names, part.values, **named, **_about(part), notes=notes)
+
+
+def _about(part: Part) -> dict[str, Any]:
+    """Return words, units and gaps of a table's columns as arguments of `Rows`."""
+    return {"words": part.words, "read_as": part.read_as, "gap_words": part.gap_words}
 
 
 def read_texts(
@@ -93,12 +106,18 @@ def read_texts(
     *,
     id_column: str | Sequence[str] | None = None,
     form: Form | None = None,
+    notes: list[str] | None = None,
 ) -> tuple[list[str | None], list[Key] | None]:
-    """One column of a file as texts, None where it is missing, and its ids, one text for each id column."""
+    """Read one column of a file as texts, None for missing values, and the rows' ids, one text for each id column.
+
+    Notes on processing that the user may not expect are appended to `notes`.
+    """
     source = path if isinstance(path, Source) else look(path, form)
     reader = Reader(as_names(id_column), [], [])
     found = reader.texts_from_file(source, column)
     complain(reader.problems)
+    if notes is not None:
+        notes += told(reader.notes)
     assert found is not None, "no problems"
     return found
 
@@ -111,14 +130,14 @@ def join(
     *,
     codes: Codes = False,
 ) -> Rows:
-    """Several parties' files side by side, by id; a row that a party lacks is missing there, not lost.
+    """Join several parties' files by id; a row that a party lacks is kept, with missing values for that party.
 
-    A party is named after its file. A column name that several tables have gets the party's name in front. With
-    `keep`, only columns for whose party and name it says so are read; with `codes`, words are coded, as categories.
-    What is wrong with any file is in one message.
+    A party is named after its file. A column name that occurs in several tables is prefixed with the party's name.
+    Only columns for which `keep(party, name)` is true are read. With `codes`, words are encoded as categories. The
+    problems of all files are raised as one error.
     """
     sources = [one if isinstance(one, Source) else look(one, form) for one in tables]
-    reader = Reader(as_names(id_column), [], [], codes=codes)
+    reader = Reader(as_names(id_column), [], [], codes=codes, dates=sources[0].form.dates if sources else {})
     count = Counter(source.party for source in sources)
     for name, times in count.items():
         if times > 1:
@@ -130,7 +149,7 @@ def join(
 
 
 def join_parts(parts: Sequence[Part], reader: Reader) -> Rows:
-    """Parties' tables side by side; rows in the order in which their ids first appear."""
+    """Join parties' tables; rows are in the order in which their ids first appear."""
     place: dict[Key, int] = {}
     originals: list[tuple[Any, ...]] = []
     for part in parts:
@@ -138,7 +157,9 @@ def join_parts(parts: Sequence[Part], reader: Reader) -> Rows:
             if key not in place:
                 place[key] = len(place)
                 originals.append(original)
-    _check_overlap(parts, reader)
+    _check_aligned(parts, reader)
+    near = find_near(parts)
+    _check_overlap(parts, reader, near)
     every = Counter(name for part in parts for name in part.names)
     names: list[str] = []
     parties: dict[str, list[str]] = {}
@@ -153,9 +174,13 @@ def join_parts(parts: Sequence[Part], reader: Reader) -> Rows:
     values, first = np.full((len(place), len(names)), np.nan), 0
     places = {part.party: np.array([place[key] for key in part.keys or ()], dtype=np.intp) for part in parts}
     words: dict[str, list[str]] = {}
+    read_as: dict[str, str] = {}
+    gap_words: dict[str, dict[str, int]] = {}
     for part in parts:
         called = dict(zip(part.names, parties[part.party], strict=True))
         words |= {called[name]: own for name, own in part.words.items()}
+        read_as |= {called[name]: own for name, own in part.read_as.items()}
+        gap_words |= {called[name]: own for name, own in part.gap_words.items()}
         values[places[part.party], first : first + len(part.names)] = part.values
         first += len(part.names)
     return Rows(
@@ -165,12 +190,30 @@ def join_parts(parts: Sequence[Part], reader: Reader) -> Rows:
         own_names={part.party: part.names for part in parts},
         places=places,
         words=words,
-        notes=told(reader.notes),
+        read_as=read_as,
+        gap_words=gap_words,
+        near=tuple(one.ids for one in near),
+        notes=[*told(reader.notes), *(f"{one.ids.party}: {one.note}" for one in near)],
         **_named(list(place), originals, reader.ids),
     )
 
 
-def _check_overlap(parts: Sequence[Part], reader: Reader) -> None:
+def _check_aligned(parts: Sequence[Part], reader: Reader) -> None:
+    """Raise TableError if tables matched by row number have different numbers of rows."""
+    if not reader.is_by_number or len(parts) < 2:
+        return
+    counts = {part.party: len(part.values) for part in parts}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{count:,} in {party}" for party, count in counts.items())
+        text = f"expected as many rows in all tables, as they are matched by number ({ROW_NUMBER}), got {shown}"
+        reader.problems.append(Problem(table="", text=text))
+        complain(reader.problems, reader.words)
+    reader.notes.append(
+        ("all tables", f"matched by the rows' numbers: row 1 of each is the same, ..., row {len(parts[0].values):,}")
+    )
+
+
+def _check_overlap(parts: Sequence[Part], reader: Reader, near: Sequence[Near]) -> None:
     if len(parts) < 2:
         return
     count = Counter(key for part in parts for key in part.keys or ())
@@ -178,6 +221,8 @@ def _check_overlap(parts: Sequence[Part], reader: Reader) -> None:
     if len(alone) == len(parts):
         names = ", ".join(map(repr, reader.ids))
         one, other = ((part.party, spell((part.keys or [()])[0])) for part in parts[:2])
+        if near:
+            one, other = (near[0].ids.party, near[0].own), (near[0].ids.other, near[0].other)
         text = (
             f"expected ids in column {names} that two tables have, got none in common; compare their spelling, "
             f"such as {one[1]!r} of {one[0]} and {other[1]!r} of {other[0]}"
@@ -194,7 +239,7 @@ def _named(keys: Sequence[Key], originals: Any, ids: Sequence[str]) -> Mapping[s
 
 
 def told(notes: Sequence[tuple[str, str]]) -> list[str]:
-    """Notes in which tables with the same note are named together."""
+    """Merge notes: tables with the same note are listed together."""
     groups: dict[str, list[str]] = {}
     for table, note in notes:
         groups.setdefault(note, []).append(Path(table).name)
@@ -206,7 +251,7 @@ def told(notes: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def as_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Names of columns from one, several or none; each once."""
+    """Return id columns as a tuple of names; raise TableError for a duplicate."""
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:

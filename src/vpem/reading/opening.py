@@ -1,4 +1,4 @@
-"""Files that hold tables: looked at first, then read."""
+"""Open files of tables: detect their format first, then read them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import codecs
 import csv
 import io
 import os
+import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,65 +17,75 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from vpem.reading.dialect import HEAD_BYTES, MISSING, Dialect, Form, sniff
+from vpem.files import why_no_file
+from vpem.reading.dialect import HEAD_BYTES, Dialect, Form, sniff
 from vpem.reading.problems import Problem, TableError, complain
+from vpem.reading.workbooks import WORKBOOKS, divide_path, read_sheet
 
 PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
-"""First bytes of packed files."""
+"""First bytes of compressed files."""
 
-ENDINGS = (".gz", ".gzip", ".zst", ".zstd", ".bz2", ".csv", ".tsv", ".txt", ".tab", ".dat", ".data", ".parquet")
-"""Endings that are no part of a party's name."""
+TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", ".data")
+ENDINGS = (".gz", ".gzip", ".zst", ".zstd", ".bz2", *TEXTS, ".parquet", *WORKBOOKS)
+"""Endings that are removed from a file's name to give the party's name."""
 
-WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods")
+ZIPPED, OLD_EXCEL = b"PK\3\4", b"\xd0\xcf\x11\xe0"
+"""First bytes of zip archives, which include new workbooks, and of old Excel workbooks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A file with a table that was looked at, but not read yet."""
+    """A file of a table whose format is known but whose rows are not read yet."""
 
     path: Path
     names: list[str]
     packing: str | None = None
     dialect: Dialect | None = None
-    """How the text is written; None for Parquet."""
+    """Format of the text; None for Parquet."""
+    form: Form = field(default_factory=Form)
+    """Format as the user gave it."""
+    content: bytes | None = None
+    """Sheet of a workbook as CSV; None for other files."""
 
     @property
     def party(self) -> str:
-        """Name of the party that brings this file."""
+        """Name of the party that owns this file."""
         return party_name(self.path)
 
     @property
     def unnamed(self) -> frozenset[str]:
-        """Columns to which no name was given."""
+        """Columns whose names were generated."""
         return frozenset() if self.dialect is None else self.dialect.unnamed
 
     @property
     def index(self) -> str | None:
-        """A first column without a name, which may number the rows."""
+        """First column if it has no name; it may hold row numbers."""
         return None if self.dialect is None else self.dialect.index
 
 
 def party_name(path: str | os.PathLike[str]) -> str:
-    """A file's name without the endings that say what it is: `shop.csv.gz` is `shop`."""
-    name = Path(path).name
+    """Return a file's name without its endings: `shop.csv.gz` gives `shop`, and so does `book.xlsx#shop`."""
+    path, sheet = divide_path(Path(path))
+    name = sheet or path.name
     while (ending := Path(name).suffix).lower() in ENDINGS and name != ending:
         name = name[: -len(ending)]
     return name
 
 
 def look(path: str | os.PathLike[str], form: Form | None = None) -> Source:
-    """Names of a file's columns, and how it is written; reads no more than its beginning.
+    """Detect the columns and the format of a file; only the first bytes of a text file are read.
 
     Parameters
     ----------
     path : path
-        CSV with any of the usual separators, decimal marks and encodings, or Parquet; packed by gzip, zstd or bzip2.
+        CSV with any of the usual separators, decimal marks and encodings, optionally compressed by gzip, zstd or
+        bzip2; a workbook, as `book.xlsx`, or one of its sheets, as `book.xlsx#shop`; or Parquet.
     form : Form, optional
-        What is known of text files.
+        Format of text files; properties that are not given are detected.
     """
     path = Path(path)
-    if not path.is_file():
-        raise TableError(f"{path}: expected a file, found none")
+    if not divide_path(path)[0].is_file():
+        raise TableError(f"{path}: expected the file of a table, {why_no_file(path)}")
     try:
         source = _look(path, form)
     except TableError as error:
@@ -91,7 +102,7 @@ def look(path: str | os.PathLike[str], form: Form | None = None) -> Source:
 
 
 def look_at_all(paths: Iterable[str | os.PathLike[str]], form: Form | None = None) -> list[Source]:
-    """Look at several files; what is wrong with any of them is in one message."""
+    """Detect the format of several files; raise the problems of all files as one TableError."""
     sources, problems = [], []
     for path in paths:
         try:
@@ -103,30 +114,49 @@ def look_at_all(paths: Iterable[str | os.PathLike[str]], form: Form | None = Non
 
 
 def _look(path: Path, form: Form | None) -> Source:
-    with path.open("rb") as file:
-        start = file.read(8)
-    if start[:4] == b"PAR1" or path.suffix.lower() == ".parquet":
+    form = Form() if form is None else form
+    file, sheet = divide_path(path)
+    with file.open("rb") as stream:
+        start = stream.read(8)
+    ending = file.suffix.lower()
+    if start[:4] == b"PAR1" or ending == ".parquet":
         with pq.ParquetFile(path) as parquet:
-            return Source(path=path, names=list(parquet.schema_arrow.names))
-    if start[:4] == b"PK\3\4" or path.suffix.lower() in WORKBOOKS:
-        what = "a workbook" if path.suffix.lower() in WORKBOOKS else "an archive"
-        raise TableError(f"expected a file that ends in .csv or .parquet, got {what}; save each table as CSV (UTF-8)")
+            return Source(path=path, names=list(parquet.schema_arrow.names), form=form)
+    if start[:4] in (ZIPPED, OLD_EXCEL) or ending in WORKBOOKS:
+        if ending not in WORKBOOKS and not _is_workbook(file):
+            raise TableError("expected CSV, Parquet or a workbook, got an archive; unpack it first")
+        content, notes = read_sheet(file, sheet)
+        dialect = sniff(content, replace(form, separator=",", decimal=".", encoding="utf-8"))
+        dialect = replace(dialect, notes=(*notes, *dialect.notes))
+        return Source(path=path, names=list(dialect.names), dialect=dialect, form=form, content=content)
     packing = next((name for mark, name in PACKED.items() if start.startswith(mark)), None)
-    with _open(path, packing) as stream:
+    source = Source(path=path, names=[], packing=packing, form=form)
+    with _open(source) as stream:
         head = stream.read(HEAD_BYTES)
     dialect = sniff(head, form, is_whole=len(head) < HEAD_BYTES)
-    return Source(path=path, names=list(dialect.names), packing=packing, dialect=dialect)
+    return replace(source, names=list(dialect.names), dialect=dialect)
 
 
-def _open(path: Path, packing: str | None) -> Any:
-    stream = pa.OSFile(str(path), "rb")
-    return stream if packing is None else pa.CompressedInputStream(stream, packing)
+def _is_workbook(path: Path) -> bool:
+    """True if an archive is a workbook, whatever its ending."""
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as stream:
+            return stream.read(4) == OLD_EXCEL
+    with zipfile.ZipFile(path) as archive:
+        return not {"[Content_Types].xml", "content.xml"}.isdisjoint(archive.namelist())
+
+
+def _open(source: Source) -> Any:
+    if source.content is not None:
+        return pa.BufferReader(source.content)
+    stream = pa.OSFile(str(source.path), "rb")
+    return stream if source.packing is None else pa.CompressedInputStream(stream, source.packing)
 
 
 def read_arrow(
     source: Source, columns: Sequence[str], texts: Sequence[str], notes: list[tuple[str, str]]
 ) -> tuple[Any, list[Problem]]:
-    """Some columns of a file as an Arrow table, those in `texts` as they are written; and what is wrong with it."""
+    """Read columns of a file as an Arrow table, those in `texts` without conversion; return it with the problems."""
     problems: list[Problem] = []
     try:
         if source.dialect is None:
@@ -136,7 +166,7 @@ def read_arrow(
         except pa.ArrowInvalid as error:
             if "UTF8" not in str(error) or source.dialect.encoding != "utf-8":
                 raise
-            other = replace(source.dialect, encoding="cp1252")  # told apart only behind the beginning
+            other = replace(source.dialect, encoding="cp1252")  # the first bytes were valid UTF-8, later ones are not
             table = _read_text(source, other, columns, texts, problems)
             notes.append((str(source.path), "read as Windows-1252 (Latin), as it is not UTF-8"))
         return table, problems
@@ -154,7 +184,7 @@ def _read_text(
         ragged.append(row)
         return "skip"
 
-    with _open(source.path, source.packing) as stream:
+    with _open(source) as stream:
         table = pa_csv.read_csv(
             stream,
             read_options=pa_csv.ReadOptions(
@@ -164,7 +194,7 @@ def _read_text(
                 delimiter=dialect.separator, newlines_in_values=True, invalid_row_handler=keep_ragged
             ),
             convert_options=pa_csv.ConvertOptions(
-                null_values=MISSING,
+                null_values=[""],  # words for gaps are replaced and counted later
                 strings_can_be_null=True,
                 include_columns=list(columns),
                 column_types={name: pa.string() for name in texts},
@@ -183,19 +213,19 @@ def _read_text(
 
 
 def lines_of(source: Source, rows: set[int]) -> dict[int, int]:
-    """Numbers of the lines, from 1, on which some rows, from 0, end; of text files only."""
+    """Return the line, counted from 1, on which each row, counted from 0, ends; empty for Parquet."""
     dialect = source.dialect
     found: dict[int, int] = {}
     if dialect is None or not rows:
         return found
     name = "utf-8-sig" if codecs.lookup(dialect.encoding).name == "utf-8" else dialect.encoding
-    with _open(source.path, source.packing) as stream:
+    with _open(source) as stream:
         text = io.TextIOWrapper(io.BufferedReader(_Raw(stream)), encoding=name, errors="replace", newline="")
         for _ in range(dialect.skipped_lines):
             text.readline()
         number, last = 0, max(rows)
         reader = csv.reader(text, delimiter=dialect.separator)
-        with suppress(csv.Error):  # of values too long for it; the row's number will do
+        with suppress(csv.Error):  # a value is too long for it; errors then give the row's number
             for record in reader:
                 if len(record) != len(dialect.names):
                     continue
@@ -208,7 +238,7 @@ def lines_of(source: Source, rows: set[int]) -> dict[int, int]:
 
 
 class _Raw(io.RawIOBase):
-    """An Arrow stream, as Python's text reader wants it."""
+    """Adapter from an Arrow stream to the raw stream that Python's text reader needs."""
 
     def __init__(self, stream: Any):
         self._stream = stream

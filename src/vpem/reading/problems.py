@@ -1,4 +1,4 @@
-"""What is wrong with tables, all of it in one message."""
+"""Problems of tables, collected into one error."""
 
 from __future__ import annotations
 
@@ -7,46 +7,66 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+ROW_NUMBER = "@row"
+"""Placeholder for an id column: match rows by number, for tables with the same rows in the same order."""
+
 MOST_SHOWN = 12
-"""Problems that are told one by one."""
+"""Maximum number of problems listed in a message."""
 
 
 class TableError(ValueError):
-    """A table that cannot be used as it is; the message says where, and what to try."""
+    """Raised for a table that cannot be used; the message gives the place and a remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with one table."""
+    """One problem of one table."""
 
     table: str
     """File or party."""
     text: str
-    """A sentence: where, what was expected, what came."""
+    """Sentence with the place, what was expected and what was found."""
     kind: tuple[str, ...] = ()
-    """Problems of several tables with the same kind are told once; empty: with no other."""
+    """Problems of the same kind are reported once for all tables; () is never merged."""
     remedy: str = ""
     column: str | None = None
-    """Column that may be left out as a remedy."""
+    """Column that the user may leave out as a remedy."""
     may_be_id: bool = False
 
 
 @dataclass(frozen=True)
 class Words:
-    """How the remedies are called where the tables came from."""
+    """Wording of the remedies for one interface: the program, Python or a study."""
 
     ignore: str = "--ignore {}"
     id: str = "--id {}"
     quoted: bool = False
     families: str = "--family auto takes words as categories"
+    decimals: str = "say it with --decimal , or --decimal ."
+    dates: str = "--dates {name}={what}"
+    family: str = "--family {name}={what}"
+    gaps: str = "--gaps"
 
     def ignoring(self, names: Sequence[str]) -> str:
-        """What leaves these columns out."""
+        """Return the option that leaves these columns out."""
         return self.ignore.format(list(names) if self.quoted else _in_shell(",".join(names)))
 
     def naming(self, name: str) -> str:
-        """What makes this column the id."""
+        """Return the option that makes this column the id."""
         return self.id.format(repr(name) if self.quoted else _in_shell(name))
+
+    def dating(self, name: str, what: str) -> str:
+        """Return the option that converts this column's dates to numbers."""
+        return self._filled(self.dates, name, what)
+
+    def circling(self, name: str, family: str) -> str:
+        """Return the option that sets this column's family."""
+        return self._filled(self.family, name, family)
+
+    def _filled(self, text: str, name: str, what: str) -> str:
+        if self.quoted:
+            return text.format(name=repr(name), what=repr(what))
+        return text.format(name=_in_shell(name), what=what)
 
 
 def _in_shell(text: str) -> str:
@@ -55,7 +75,14 @@ def _in_shell(text: str) -> str:
 
 PROGRAM = Words()
 PYTHON = Words(
-    "vpem.tables.join(..., ignore={})", "on={}", quoted=True, families="VerticalMixture takes words as categories"
+    "vpem.tables.join(..., ignore={})",
+    "on={}",
+    quoted=True,
+    families="VerticalMixture takes words as categories",
+    decimals="say it with form=vpem.reading.Form(decimal=...)",
+    dates="table[{name}] = vpem.tables.date_numbers(table[{name}], {what})",
+    family="families={{{name}: {what}}}",
+    gaps="vpem.tables.join(..., gaps=)",
 )
 
 STUDY = Words(
@@ -63,12 +90,16 @@ STUDY = Words(
     "id = {}",
     quoted=True,
     families='families = "auto" in the [model] of the shared file takes words as categories',
+    decimals='say decimal = "," or decimal = "." in [form]',
+    dates="{name} = {what} in [dates]",
+    family="{name} = {what} in [families]",
+    gaps="gaps in the [form] of the party's file",
 )
-"""In the files of a study."""
+"""Wording for the files of a study."""
 
 
 def complain(problems: Sequence[Problem], words: Words = PROGRAM) -> None:
-    """Raise TableError if there are problems: every kind once, then what leaves the columns out."""
+    """Raise TableError if there are problems, with each kind once, then the remedies."""
     groups: dict[object, list[Problem]] = {}
     for number, problem in enumerate(problems):
         groups.setdefault(problem.kind or number, []).append(problem)
@@ -102,7 +133,7 @@ def _sentence(group: list[Problem]) -> str:
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """`; did you mean 'x'?`, or nothing if no known name is near."""
+    """Return `; did you mean 'x'?`, or "" if no known name is similar."""
     near = difflib.get_close_matches(name, known, n=1)
     if not near:
         folded = {one.casefold(): one for one in known}
@@ -111,7 +142,7 @@ def meant(name: str, known: Sequence[str]) -> str:
 
 
 def unknown(name: str, known: Sequence[str], what: str) -> str | None:
-    """What is wrong with a name that is none of the known ones; None if it is one."""
+    """Return an error message for an unknown name; None if the name is known."""
     if name in known:
         return None
     known = list(map(str, known))
@@ -120,7 +151,7 @@ def unknown(name: str, known: Sequence[str], what: str) -> str | None:
 
 
 def check_known(name: str, known: Sequence[str], what: str) -> None:
-    """Raise TableError for a name that is none of the known ones, with the one that was meant, perhaps."""
+    """Raise TableError for an unknown name; the message suggests a similar one."""
     text = unknown(name, known, what)
     if text is not None:
         raise TableError(text)

@@ -1,4 +1,4 @@
-"""Tables written to files."""
+"""Write tables to files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from vpem.files import check_outputs, replacing
 
 TABLES = (".csv", ".parquet")
-"""Endings of files that are written."""
+"""File endings of the supported formats."""
 
 
 def write(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
-    """Write columns as CSV or Parquet, by the file's ending, whole or not at all."""
+    """Write columns as CSV or Parquet, by the file's ending; the file is replaced atomically."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
@@ -30,7 +30,7 @@ def write(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) ->
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """The name, with underscores behind it if a column has it already."""
+    """Return the name, with underscores appended until no column has it."""
     taken = set(taken)
     while name in taken:
         name += "_"

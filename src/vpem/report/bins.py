@@ -1,7 +1,7 @@
-"""Counts of a table's rows in bins, coarse enough to be shown to others.
+"""Count a table's rows in bins that are coarse enough to be shown to others.
 
-No row can be read from them: limits are rounded quantiles, never the smallest or largest value of a column, and bins
-with few rows count as empty.
+The counts do not reveal any row: limits are rounded quantiles, never the smallest or largest value of a column, and
+bins with few rows count as empty.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ SMALLEST_COUNT = 5
 """Bins with fewer rows are shown as empty."""
 
 TAIL = 0.005
-"""Share of a column's values left out at each end; more in short tables, so that a limit never stands for one row."""
+"""Share of a column's values omitted at each end; larger in short tables, so that no limit depends on one row."""
 
 SAMPLE_ROWS = 20_000
 SAMPLE_VALUES = 2**22
-"""Most rows, and most values, of the sample that quantiles are taken from."""
+"""Maximum numbers of rows and of values in the sample for the quantiles."""
 
 
 class Bins(NamedTuple):
-    """How the rows of a table are spread."""
+    """Histograms of a table's columns."""
 
     observed: Counts
-    """(n_features,) values that are not missing."""
+    """Shape (n_features,): number of values that are not missing."""
     counts: Counts
-    """(n_features, n_bins) values in bins of equal width between the limits; 0 where there are too few."""
+    """Shape (n_features, n_bins): counts in bins of equal width between the limits; 0 for too few values."""
     pairs: dict[tuple[int, int], Counts]
-    """(n_pair_bins, n_pair_bins) for some pairs of features: the first one's bins are the rows."""
+    """Pair of features to counts of shape (n_pair_bins, n_pair_bins), with the first feature's bins as rows."""
 
 
 def find_limits(X: Table, columns: Sequence[int]) -> Array:
-    """Lower and upper limit of some columns' pictures: rounded quantiles of a sample of the rows.
+    """Return the limits of columns' histograms: rounded quantiles of a sample of the rows.
 
     Returns
     -------
     array of shape (len(columns), 2)
-        NaN for a column with fewer than `SMALLEST_COUNT` values in the sample.
+        Lower and upper limit. NaN for a column with fewer than `SMALLEST_COUNT` values in the sample.
     """
     sample = _sample_rows(X, columns)
     limits = np.full((len(columns), 2), np.nan)
@@ -61,7 +61,7 @@ def find_limits(X: Table, columns: Sequence[int]) -> Array:
 
 
 def round_outward(low: float, high: float) -> tuple[float, float]:
-    """Limits around two numbers, strictly outside of them, with two digits of their distance.
+    """Round two numbers outward, to two digits of their distance; the results lie strictly outside of them.
 
     >>> round_outward(0.1234, 9.87)
     (0.1, 9.9)
@@ -69,13 +69,13 @@ def round_outward(low: float, high: float) -> tuple[float, float]:
     (-4.0, 13.0)
     """
     span = high - low
-    if not span > 1e-12 * max(abs(low), abs(high)):  # one value only
+    if not span > 1e-12 * max(abs(low), abs(high)):  # a single value
         span = max(abs(low), abs(high)) or 1.0
     span = min(max(span, 1e-300), 1e300)
     digits = 1 - math.floor(math.log10(span))
     step = 10.0**-digits
     below, above = (math.ceil(low / step) - 1) * step, (math.floor(high / step) + 1) * step
-    while round(below, digits) >= low:  # the division was rounded
+    while round(below, digits) >= low:  # rounding errors of the division
         below -= step
     while round(above, digits) <= high:
         above += step
@@ -90,7 +90,7 @@ def count_bins(
     paired: Sequence[int] = (),
     n_pair_bins: int = 1,
 ) -> Bins:
-    """Count in one pass over the rows; gaps and values outside the limits are in no bin.
+    """Count values in bins, in one pass over the rows; gaps and values outside the limits are not counted.
 
     Parameters
     ----------
@@ -100,11 +100,11 @@ def count_bins(
         Column numbers to count.
     limits : array of shape (len(columns), 2)
     n_bins : int
-        Bins of each column.
+        Number of bins of each column.
     paired : sequence of int
-        Which of `columns`, by their place in it, to count in pairs.
+        Indices into `columns` of the columns to count in pairs.
     n_pair_bins : int
-        Bins of each of a pair's two columns.
+        Number of bins of each column of a pair.
     """
     lows, spans = limits[:, 0], limits[:, 1] - limits[:, 0]
     observed = np.zeros(len(columns), dtype=np.int64)
@@ -123,7 +123,7 @@ def count_bins(
 
 
 def count_categories(X: Table, sizes: Mapping[int, int]) -> dict[int, Counts]:
-    """How many rows have which category, of columns with so many; (n_categories,) each."""
+    """Count the rows of each category; `sizes` maps columns to n_categories, the result to counts (n_categories,)."""
     found = {column: np.zeros(size, dtype=np.int64) for column, size in sizes.items()}
     for chunk in _chunks(X, list(found)) if found else ():
         for codes, own in zip(chunk.T, found.values(), strict=True):
@@ -132,12 +132,12 @@ def count_categories(X: Table, sizes: Mapping[int, int]) -> dict[int, Counts]:
 
 
 def hide_small(counts: Counts) -> Counts:
-    """The counts, 0 where they are below `SMALLEST_COUNT`."""
+    """Set counts below `SMALLEST_COUNT` to 0."""
     return np.where(counts < SMALLEST_COUNT, 0, counts)
 
 
 def _bin_numbers(places: Array, n_bins: int) -> NDArray[np.intp]:
-    """Bin of each place from 0 to 1; `n_bins` for those outside and for gaps."""
+    """Return the bin of each place in [0, 1); `n_bins` for places outside and for gaps."""
     inside = (places >= 0) & (places < 1)
     return np.where(inside, places * n_bins, n_bins).astype(np.intp)
 
@@ -151,7 +151,7 @@ def _chunks(X: Table, columns: Sequence[int]) -> Iterator[Array]:
 
 
 def _sample_rows(X: Table, columns: Sequence[int]) -> Array:
-    """Rows at equal distances; (n_rows, len(columns)), small beside memory."""
+    """Return rows at equal distances, shape (n_rows, len(columns)), small compared with memory."""
     most = max(1000, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(columns))))
     step = -(-len(X) // most)
     parts, start = [], 0

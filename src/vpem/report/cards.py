@@ -1,7 +1,7 @@
-"""The cards of the page: what each shows, as plain values; one function for each, in the order of the page.
+"""Content of the page's cards as plain values: one function for each card, in the order of the page.
 
-The cards that tell of the clusters are in `clusters`, those of features in `features`. On the side of the page, a
-card is a section of `page.html` and one function of the script, which `page.js` calls in the same order.
+The cards about clusters are in `clusters`, those about features in `features`. In the page itself, a card is a
+section of `page.html` and one function of the script, which `page.js` calls in the same order.
 """
 
 from __future__ import annotations
@@ -15,37 +15,38 @@ import networkx as nx
 import numpy as np
 
 from vpem.meaning import verdict_of
+from vpem.report.bins import SMALLEST_COUNT
 from vpem.report.places import place_agents
 from vpem.report.values import say, short
 from vpem.verdict import Wording
 
 MOST_TEXT = 1000
-"""Characters of a finding's sentence at most."""
+"""Maximum number of characters of each text of a finding."""
 
 
 OF_ONE_PROCESS = ("callback", "engine", "graph", "n_jobs", "partition", "verbose", "warm_start")
-"""Parameters of an estimator that say nothing about one party's part of a study."""
+"""Parameters of an estimator that do not apply to one party's part of a study."""
 
 
 def all_agents(model: Any) -> list[Hashable]:
-    """The parties and, after them, the server of a star; in the page an agent is its place in this list."""
+    """Return the parties, then the server of a star; the page refers to an agent by its index in this list."""
     return [*model.partition_, *(node for node in model.graph_ if node not in model.partition_)]
 
 
 def verdict_card(model: Any, wording: Wording) -> dict[str, Any]:
-    """The model's `verdict_`: its colour and its findings; no colour for a model that was not judged."""
+    """Return the colour and the findings of the model's verdict; the colour is None if there is no verdict."""
     colour, findings = verdict_of(model)
     return {"verdict": {"colour": colour, "findings": plain_findings([*map(wording, findings)])}}
 
 
 def plain_findings(findings: Sequence[Any]) -> list[dict[str, str]]:
-    """Findings as a page has them."""
+    """Convert findings to plain values."""
     names = ("severity", "sentence", "remedy")
     return [{name: str(getattr(finding, name))[:MOST_TEXT] for name in names} for finding in findings]
 
 
 def facts_card(model: Any, n_rows: int, title: str) -> dict[str, Any]:
-    """What the fit is, in short; traffic and columns are those of other cards."""
+    """Return the main facts of the fit; traffic and columns have cards of their own."""
     return {
         "title": str(title),
         "others": _others(model),
@@ -58,32 +59,60 @@ def facts_card(model: Any, n_rows: int, title: str) -> dict[str, Any]:
 
 
 def _others(model: Any) -> list[str]:
-    """The other parties, if the model is one party's part: the page then leaves out what it cannot know."""
+    """Return the other parties if the model is one party's part; the page then omits facts that it cannot know."""
     return list(getattr(model, "others", ()))
 
 
 def weights_card(model: Any) -> dict[str, Any]:
-    """How large the components are."""
+    """Return the weights of the components."""
     return {"weights": short(model.weights_)}
 
 
 def agreement_card(model: Any) -> dict[str, Any]:
-    """How far the roots' own estimates are apart."""
+    """Return the roots' own weights and their disagreement."""
     return {"hub_weights": short(model.hub_weights_), "disagreement": short(model.disagreement_)}
 
 
+def rows_card(model: Any) -> dict[str, Any]:
+    """Return rows of each party, in common and used, and gaps of each column; counts from 1 to 4 are None."""
+    rows = getattr(model, "rows_", None)
+    if rows is None:
+        return {"row_counts": None}
+
+    def told(count: int) -> int | None:
+        return None if 0 < count < SMALLEST_COUNT else count
+
+    found = {
+        "total": rows.n_rows,
+        "joined": rows.is_joined,
+        "used": told(rows.n_used),
+        "empty": told(rows.n_empty),
+        "parties": [
+            [party, told(count), *([told(rows.matched[party])] if party in rows.matched else [])]
+            for party, count in rows.held.items()
+        ],
+        "gaps": [
+            [name, told(count), ", ".join(rows.gap_words.get(name, {}))] for name, count in rows.gaps.items() if count
+        ],
+    }
+    if rows.n_common is not None:
+        found["common"] = told(rows.n_common)
+    return {"row_counts": found}
+
+
 def trajectory_card(model: Any) -> dict[str, Any]:
-    """How the fit went."""
+    """Return the log-likelihood of each iteration and the gain of one more exact step."""
     certificate = getattr(model, "certificate_", None)
     return {
         "lower_bounds": short(model.lower_bounds_),
+        "scaled": bool(_others(model)) and hasattr(model, "scale_"),
         "batches": model.get_params().get("batch_size") is not None,
         "gain": None if certificate is None else short(certificate.gain),
     }
 
 
 def repairs_card(model: Any) -> dict[str, Any]:
-    """Components that collapsed or starved."""
+    """Return the components that collapsed or starved."""
     return {
         "repairs": [
             [repair.iteration, repair.component, str(repair.party), repair.reason, repair.restarted]
@@ -93,7 +122,7 @@ def repairs_card(model: Any) -> dict[str, Any]:
 
 
 def network_card(model: Any, agents: Sequence[Hashable]) -> dict[str, Any]:
-    """Agents by number, their places, links and hubs."""
+    """Return agents with their places, links and hubs; agents are given by index."""
     number_of = {agent: number for number, agent in enumerate(agents)}
     hub_of = {member: number for number, hub in enumerate(model.hubs_) for member in hub.members}
     places = place_agents(model.graph_, agents, model.get_params().get("graph"))
@@ -120,7 +149,7 @@ def network_card(model: Any, agents: Sequence[Hashable]) -> dict[str, Any]:
 
 
 def traffic_card(model: Any, agents: Sequence[Hashable]) -> dict[str, Any]:
-    """What was sent, in all and by each agent."""
+    """Return the traffic in total and of each agent."""
     traffic = model.traffic_
     return {
         "traffic": {
@@ -133,7 +162,7 @@ def traffic_card(model: Any, agents: Sequence[Hashable]) -> dict[str, Any]:
 
 
 def settings_card(model: Any) -> dict[str, Any]:
-    """The estimator's parameters in words, and versions."""
+    """Return the estimator's parameters as text, and the versions of packages."""
     left_out = OF_ONE_PROCESS if _others(model) else ()
     return {
         "settings": [[name, say(value)] for name, value in model.get_params().items() if name not in left_out],

@@ -1,7 +1,7 @@
-"""The cards about what the clusters are and how sure the labels are; the numbers are those of `vpem.meaning`.
+"""Cards about the clusters and the certainty of labels; the numbers are computed by `vpem.meaning`.
 
-No row can be read from them. A component that stands for fewer than `SMALLEST_COUNT` rows has no part in them, not
-even in what "everyone" is, from which its mean would follow. Counts of fewer rows are left out.
+The cards do not reveal any row. A component that stands for fewer than `SMALLEST_COUNT` rows is excluded, also from
+"everyone", from which its mean would follow. Counts of fewer rows are omitted.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from vpem.report.values import short
 Array = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-12
-"""Weight of a component that must not be seen; 0 has no logarithm."""
+"""Weight of an excluded component; not 0, which has no logarithm."""
 MOST_CONFUSED = 6
-"""Pairs of components in the page."""
+"""Maximum number of pairs of confused components in the page."""
 
 
 def without_small(model: Any, n_rows: int) -> Any:
-    """A copy of the model in which components that stand for too few rows have no weight.
+    """Return a copy of the model in which components that stand for too few rows have negligible weight.
 
-    Everything of `vpem.meaning` that it is asked for is then about the other components. If all stand for too few
-    rows, the model as it is: nothing of its components is shown in the page.
+    Results of `vpem.meaning` for the copy describe the other components. If all components stand for too few rows,
+    the model itself is returned; the page then shows nothing about components.
     """
     small = model.weights_ * n_rows < SMALLEST_COUNT
     if not small.any() or small.all():
@@ -44,19 +44,20 @@ def without_small(model: Any, n_rows: int) -> Any:
 def profile_of(
     profile: Profile, nats: float, column: int, hidden: NDArray[np.bool_], distances: Array | None = None
 ) -> dict[str, Any]:
-    """One column of the profiles: everyone, distances of the components from it, and what it tells.
+    """Return the profile of one column: everyone, the components' distances from it, and its information.
 
     Parameters
     ----------
     profile : Profile
-        Without small components.
+        Profile without small components.
     nats : float
+        Information of the column.
     column : int
     hidden : array of shape (n_components,)
-        Components that have too few values in this column. If they have enough rows elsewhere, they have a part in
-        "everyone", which is then left out.
+        True for components with too few values in this column. If such a component has enough rows in total, it
+        contributes to "everyone", and the whole profile is omitted.
     distances : array of shape (n_components,), optional
-        In place of the profile's.
+        Distances to use instead of the profile's.
     """
     if (hidden & (profile.shares > 2 * NEGLIGIBLE)).any():
         return {"everyone": None, "distances": None, "nats": None}
@@ -67,9 +68,9 @@ def profile_of(
 
 
 def importance_card(model: Any, n_rows: int) -> dict[str, Any]:
-    """What parties tell about the component of a row; what columns tell is with the features.
+    """Return the information of parties about a row's component; the features card has that of columns.
 
-    Nothing if all components stand for too few rows.
+    Empty if all components stand for too few rows.
     """
     if (model.weights_ * n_rows < SMALLEST_COUNT).all():
         return {"entropy": 0, "party_nats": []}
@@ -81,7 +82,7 @@ def importance_card(model: Any, n_rows: int) -> dict[str, Any]:
 
 
 def certainty_card(model: Any, table: Table) -> dict[str, Any]:
-    """How sure the labels of the rows are."""
+    """Return the certainty of the rows' labels."""
     found: Certainty = model.certainty(table)
     if found.n_rows < SMALLEST_COUNT:
         return {"certainty": None}
@@ -99,7 +100,7 @@ def certainty_card(model: Any, table: Table) -> dict[str, Any]:
 
 
 def _bounded(share: float, n_rows: int) -> list[Any]:
-    """A share in words and a number, such that fewer than `SMALLEST_COUNT` rows cannot be told from it."""
+    """Bound a share by a word and a number, so that it does not reveal fewer than `SMALLEST_COUNT` rows."""
     least = SMALLEST_COUNT / n_rows
     if share < least:
         return ["less than", round(least, 4)]
@@ -109,7 +110,7 @@ def _bounded(share: float, n_rows: int) -> list[Any]:
 
 
 def _confused(found: Certainty, weights: Array) -> Sequence[Any]:
-    """Pairs of components of which enough rows are confused: of, labelled with, expected share."""
+    """Return pairs with enough confused rows: true component, component of the label, expected share."""
     pairs = found.confused_pairs(most=MOST_CONFUSED)
     return [
         [one, other, round(share, 4)]

@@ -1,4 +1,4 @@
-"""One self-contained HTML page that has several models side by side."""
+"""Self-contained HTML page that compares several models."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from vpem.report.sheet import fill_sheet, write_sheet
 from vpem.report.values import short
 
 SCRIPTS = ("draw.js", "cards.js", "verdict.js", "compare.js")
-"""The parts of the page's script."""
+"""Assets that form the page's script."""
 OF_ROWS = ("log_likelihood", "bic", "aic")
-"""Facts that are about the rows on which the models were compared."""
+"""Facts that depend on the rows on which the models are compared."""
 
 
 def write_comparison(found: Comparison, path: str | os.PathLike[str], *, title: str = "Models side by side") -> None:
-    """Write one HTML page that compares models, whole or not at all.
+    """Write one HTML page that compares models; the file is replaced atomically.
 
     Parameters
     ----------
     found : Comparison
-        Of `vpem.meaning.compare_models`.
+        Result of `vpem.meaning.compare_models`.
     path : path
-        A file that exists is replaced.
+        An existing file is replaced.
     title : str
     """
     write_sheet(make_comparison(found, title=title), path)
 
 
 def make_comparison(found: Comparison, *, title: str = "Models side by side") -> str:
-    """The page as text: it shows verdicts, likelihoods, criteria, traffic, and how far the labels agree.
+    """Return the HTML of a page with verdicts, likelihoods, criteria, traffic and the agreement of labels.
 
-    Nothing is loaded from elsewhere, and no row can be read from it: numbers about fewer than 5 rows are left out.
+    The page loads nothing and does not reveal any row: numbers about fewer than 5 rows are omitted.
 
     Parameters
     ----------
     found : Comparison
-        Of `vpem.meaning.compare_models`.
+        Result of `vpem.meaning.compare_models`.
     title : str
     """
     on_rows = found.agreement is not None and found.n_rows >= SMALLEST_COUNT
@@ -66,6 +66,6 @@ def make_comparison(found: Comparison, *, title: str = "Models side by side") ->
 
 
 def _plain(facts: dict[str, Any], on_rows: bool) -> dict[str, Any]:
-    """The facts of one model; without those of the rows if these are too few, or none."""
+    """Return the facts of one model as plain values; facts about rows are None unless `on_rows`."""
     known = {name: None if name in OF_ROWS and not on_rows else value for name, value in facts.items()}
     return {name: short(value) if isinstance(value, float) else value for name, value in known.items()}

@@ -1,4 +1,4 @@
-"""The cards about features: histograms of the rows, the fitted parameters, and what each feature tells."""
+"""Card about features: histograms of the rows, fitted parameters, and the information of each feature."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from vpem.report.values import short
 Array = NDArray[np.float64]
 
 MOST_FEATURES = 200
-"""Features in the page; of more, those that tell most about the component."""
+"""Maximum number of features in the page; the most informative ones are shown."""
 
 MOST_PAIRED = 12
-"""Features that are counted in pairs."""
+"""Maximum number of features that are counted in pairs."""
 
 MOST_CATEGORIES = 20
-"""Categories of a column in the page; the others are put together."""
+"""Maximum number of categories of a column in the page; the others are merged."""
 
 SHADES = 9
-"""Of a cell with rows; 0 is an empty one."""
+"""Number of shades of cells with rows; shade 0 is an empty cell."""
 
 
 def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) -> dict[str, Any]:
-    """Histograms, parameters and profiles of the features; in the figures, 0 and 1 are the limits.
+    """Return histograms, parameters and profiles of the features; figures are scaled to limits of 0 and 1.
 
     Parameters
     ----------
     model : VerticalMixture
     shown : VerticalMixture
-        The same without its small components: where profiles are taken from.
+        The model without its small components, from which profiles are computed.
     table : Table
     names : sequence of str
     """
@@ -91,7 +91,7 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
 
 
 def _sizes(profile: Any, columns: Sequence[int], limits: Array) -> dict[int, int]:
-    """How many categories columns have; the limits of their pictures do not depend on the rows."""
+    """Return the number of categories of columns; set the limits of their figures independently of the rows."""
     found = {}
     for place, column in enumerate(columns):
         if column in profile.categories:
@@ -103,10 +103,10 @@ def _sizes(profile: Any, columns: Sequence[int], limits: Array) -> dict[int, int
 def _categories(
     model: Any, profile: Any, column: int, counts: NDArray[np.int64], hidden: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Names, shares of rows and of the components of one column's categories; those of few rows are put together.
+    """Return names and shares, of rows and within components, of one column's categories.
 
-    And the one that a component's cell names: among those that are named, the one whose share is farthest above
-    everyone's. The cell has the colour of its distance.
+    Categories with few rows are merged. "typical" is the category in a component's cell: the named category whose
+    share is farthest above everyone's. Its distance gives the colour of the cell.
     """
     labels = model._coding.labels.get(column) or [str(number) for number in range(len(counts))]
     few = counts < SMALLEST_COUNT
@@ -127,11 +127,10 @@ def _categories(
 
 
 def _parameters(model: Any, column: int, limits: Array, hidden: NDArray[np.bool_]) -> dict[str, Any]:
-    """Means and deviations of one feature, (n_components,) each, in units of its figure; None where hidden.
+    """Return means and deviations of one feature, shape (n_components,), in units of its figure; None if hidden.
 
-    And curves, (n_components, N_POINTS), if they are not normal.
-
-    A component that stands for fewer than `SMALLEST_COUNT` values would tell them.
+    Curves of shape (n_components, N_POINTS) are added if the densities are not normal. Components that stand for
+    fewer than `SMALLEST_COUNT` values are hidden, because their parameters would reveal these values.
     """
     span, density = float(limits[1] - limits[0]), model._mixture.density
     b, hub = next((b, hub) for b, hub in enumerate(model.hubs_) if column in hub.columns)
@@ -144,7 +143,7 @@ def _parameters(model: Any, column: int, limits: Array, hidden: NDArray[np.bool_
     curves = None
     if not np.isnan(span):
         curves = component_curves(density, block, place, limits)
-    if curves is not None:  # otherwise they follow from means and deviations
+    if curves is not None:  # normal curves follow from means and deviations
         found["curves"] = short(np.where(hidden[:, None], np.nan, curves * span))
     return found
 
@@ -152,9 +151,9 @@ def _parameters(model: Any, column: int, limits: Array, hidden: NDArray[np.bool_
 def _triangles(
     matrices: Array | None, columns: Sequence[int], place_of: Mapping[int, int], hidden: NDArray[np.bool_]
 ) -> Any:
-    """A block's features that are shown, and below-diagonal correlations, to three decimals, by component.
+    """Return a block's shown features and each component's below-diagonal correlations, to three decimals.
 
-    Those of hidden components are 0.
+    Correlations of hidden components are 0.
     """
     if matrices is None:
         return None
@@ -166,11 +165,11 @@ def _triangles(
 
 
 def _shade(counts: NDArray[np.int64]) -> str:
-    """A digit for each cell, from 0 (empty, or too few rows) to `SHADES`."""
+    """Return a digit for each cell, from 0 (empty, or too few rows) to `SHADES`."""
     shades = np.ceil(SHADES * np.sqrt(counts / max(1, counts.max()))).astype(int)
     return "".join(map(str, shades.ravel().tolist()))
 
 
 def _missing(bins: Bins, n_samples: int) -> Any:
-    """Share of the shown features' values that are gaps."""
+    """Return the share of gaps among the shown features' values."""
     return short(1 - bins.observed.sum() / (n_samples * len(bins.observed)))

@@ -1,4 +1,4 @@
-"""The curves of the components in one feature."""
+"""Density curves of the components in one feature."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from vpem.core.blocks.arrays import Array, Block
 from vpem.core.blocks.density import Density
 
 N_POINTS = 101
-"""Points of a curve."""
+"""Number of points of a curve."""
 
 
 def component_curves(density: Density, block: Block, column: int, limits: Array) -> Array | None:
-    """Densities of one column's components at points from limit to limit; (n_components, N_POINTS).
+    """Density of one column under each component at points between the limits, shape (n_components, N_POINTS).
 
-    None if they are the normal curves of the components' means and deviations, which need no points.
+    None if the curves are normal, because they then follow from the components' means and deviations.
     """
     points = np.linspace(limits[0], limits[1], N_POINTS)
     step = (limits[1] - limits[0]) / (N_POINTS - 1)
-    if density.values(block, column) is not None:  # steps, one for each whole number
+    if density.values(block, column) is not None:  # a step for each whole number
         found: Array = np.exp(density.marginal(block, column, np.maximum(np.rint(points), 0.0)))
         return np.where(points < -0.5, 0.0, found)
     means, deviations = (part(block)[:, [column]] for part in (density.means, density.deviations))
     normal = np.exp(-0.5 * np.square((points - means) / deviations)) / (np.sqrt(2 * np.pi) * deviations)
     curves: Array = np.exp(density.marginal(block, column, points))
     masses = density.point_mass(block, column)
-    if masses is not None:  # a spike at zero, whose area is the share of zeros
+    if masses is not None:  # a spike at zero whose area is the share of zeros
         curves = np.exp(density.marginal(block, column, np.where(points == 0, step / 2, points)))
         curves[:, points < 0] = 0.0
         nearest = int(np.abs(points).argmin())

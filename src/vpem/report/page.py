@@ -1,11 +1,11 @@
-"""One self-contained HTML page about a fit, for a browser that may be offline.
+"""Self-contained HTML page about a fit, for a browser that may be offline.
 
-What the page holds of the data: no row can be read from it. The histograms of one and of two columns have rounded
-quantiles as limits, not the smallest and largest values, and bins with fewer than `SMALLEST_COUNT` rows are shown as
-empty. The mean and deviation of a component that stands for fewer rows than that in a column are left out, and so is
-"everyone" where it has a part in it. Shares of sure and of confused labels never tell of fewer rows. Of two
-columns, ten shades are kept and no counts. Measured numbers have six significant digits. What remains are the model
-and coarse counts: give the page only to people who may see those.
+The page does not reveal any row. The histograms of one and of two columns have rounded quantiles as limits, not the
+smallest and largest values, and bins with fewer than `SMALLEST_COUNT` rows are shown as empty. If a component stands
+for fewer rows than that in a column, its mean and deviation are omitted, and so is "everyone" if the component
+contributes to it. Shares of sure and of confused labels never describe fewer rows. Histograms of two columns hold ten
+shades and no counts. Measured numbers have six significant digits. The page still contains the model and coarse
+counts: give it only to people who may see those.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ SCRIPTS = (
     "certainty.js",
     "features.js",
     "covariances.js",
+    "rows.js",
     "fit.js",
     "network.js",
     "page.js",
 )
-"""The parts of the page's script."""
+"""Assets that form the page's script."""
 
 
 def write_report(
@@ -50,23 +51,23 @@ def write_report(
     feature_names: Sequence[str] | None = None,
     wording: Wording = in_python,
 ) -> None:
-    """Write one HTML page about a fit, whole or not at all.
+    """Write one HTML page about a fit; the file is replaced atomically.
 
-    See `make_report` for what is in it.
+    See `make_report` for its content.
 
     Parameters
     ----------
     model : VerticalGaussianMixture or VerticalMixture
         Fitted.
     X : array-like or table of shape (n_samples, n_features)
-        The table that it was fitted on.
+        The table that the model was fitted to.
     path : path
-        A file that exists is replaced.
+        An existing file is replaced.
     title : str
     feature_names : sequence of str, optional
         By default the names of the fit, or else the columns' numbers.
     wording : callable, default=vpem.verdict.in_python
-        How findings name settings; `in_program` and `in_study` are others.
+        Wording of settings in findings; alternatives are `in_program` and `in_study`.
     """
     write_sheet(make_report(model, X, title=title, feature_names=feature_names, wording=wording), path)
 
@@ -79,26 +80,27 @@ def make_report(
     feature_names: Sequence[str] | None = None,
     wording: Wording = in_python,
 ) -> str:
-    """The page as text: style, script and data are in it, and nothing is loaded from elsewhere.
+    """Return the HTML of a page that contains its style, script and data, and loads nothing.
 
-    It shows the verdict on the fit, profiles of the components, which parties and columns tell them apart, how sure
-    the labels are, histograms with the fitted densities, ellipses, the blocks of the covariances, the log-likelihood,
-    how far the roots agree, repairs, the network, traffic and settings. No row of X can be read from it: bins have
-    rounded limits, and those with fewer than 5 rows are shown as empty.
+    The page shows the verdict on the fit, profiles of the components, the parties and columns that distinguish them,
+    the certainty of labels, histograms with the fitted densities, ellipses, the blocks of the covariances, rows of
+    each party and gaps of each column, the log-likelihood, the agreement of the roots, repairs, the network, traffic
+    and settings. It does not reveal any row of X: bins have rounded limits, and those with fewer than 5 rows are
+    shown as empty.
 
     Parameters
     ----------
     model : VerticalGaussianMixture or VerticalMixture
         Fitted.
     X : array-like or table of shape (n_samples, n_features)
-        The table that it was fitted on; numpy, a data frame, or a table that streams its rows. Read three times,
-        some rows at a time.
+        The table that the model was fitted to: numpy, a data frame, or a table that streams its rows. It is read
+        three times, in chunks of rows.
     title : str
     feature_names : sequence of str, optional
         By default the names of the fit, or else the columns' numbers.
     """
     if getattr(model, "_has_families", False) and hasattr(model, "weights_"):
-        coded = model._read(X)  # what features show; the model itself codes the table where it is asked for labels
+        coded = model._read(X)  # for the features; for labels, the model encodes X itself
         return fill_sheet("page.html", SCRIPTS, title, describe(model, coded, title, feature_names, X, wording))
     table = _check(model, X)
     return fill_sheet("page.html", SCRIPTS, title, describe(model, table, title, feature_names, wording=wording))
@@ -112,9 +114,9 @@ def describe(
     source: Any = None,
     wording: Wording = in_python,
 ) -> dict[str, Any]:
-    """All that the page shows, as plain values: what each card has, one after another.
+    """Return the content of all cards as plain values, in the order of the page.
 
-    With families, `table` has codes of categories, and `source` is as the user has it.
+    With families, `table` has codes of categories, and `source` is the user's table.
     """
     agents, shown = cards.all_agents(model), clusters.without_small(model, len(table))
     return {
@@ -125,6 +127,7 @@ def describe(
         **clusters.importance_card(shown, len(table)),
         **clusters.certainty_card(model, table if source is None else source),
         **features_card(model, shown, table, _feature_names(model, feature_names)),
+        **cards.rows_card(model),
         **cards.trajectory_card(model),
         **cards.agreement_card(model),
         **cards.repairs_card(model),
@@ -138,7 +141,7 @@ def describe(
 
 
 class _Rows:
-    """Rows of an array, a data frame or a table that streams, as arrays; with the names of the fit."""
+    """Rows of an array, a data frame or a streaming table as arrays, with the column names of the fit."""
 
     streams_rows = True
 
@@ -150,14 +153,14 @@ class _Rows:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> Array:
-        if hasattr(self._source, "iloc"):  # pandas; its own types may have gaps that are no numbers
+        if hasattr(self._source, "iloc"):  # pandas, whose extension types may have NA for gaps
             part: Array = self._source.iloc[rows].to_numpy(dtype=np.float64, na_value=np.nan)
             return part
         return np.asarray(self._source[rows], dtype=np.float64)
 
 
 def _check(model: Any, X: Any) -> Table:
-    """The table, if it suits the model."""
+    """Validate the table against the model and return it."""
     if not hasattr(model, "weights_") or not hasattr(model, "hubs_"):
         raise TypeError(
             f"expected a fitted VerticalGaussianMixture or VerticalMixture, got {type(model).__name__} without "

@@ -1,4 +1,4 @@
-"""Where to draw the agents of a network."""
+"""Layout of the agents of a network."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 MANY_AGENTS = 60
-"""Above this a faster layout is used."""
+"""Number of agents above which a faster layout is used."""
 
 
 def place_agents(graph: nx.Graph, agents: Sequence[Hashable], given: Any = None) -> Array:
-    """Places from the attribute `pos`, where the nodes have it; else from the links.
+    """Return the agents' places: the attribute `pos` if all nodes have it, else a layout of the graph.
 
     Parameters
     ----------
     graph : networkx.Graph
-        Its nodes are the agents.
+        Graph whose nodes are the agents.
     agents : sequence
     given : networkx.Graph, optional
-        Another graph whose `pos` will do, with the agents' names or 0, 1, ... as nodes; anything else is ignored.
+        Graph whose `pos` is used if `graph` has none, with the agents' names or 0, 1, ... as nodes. Other types are
+        ignored.
 
     Returns
     -------
     array of shape (n_agents, 2)
-        From 0 to 1 in the larger direction, from 0 to less in the other.
+        Scaled to [0, 1] along the longer axis, with the same scale along the other.
     """
     known = nx.get_node_attributes(graph, "pos")
     if isinstance(given, nx.Graph) and not known:
@@ -45,7 +46,7 @@ def place_agents(graph: nx.Graph, agents: Sequence[Hashable], given: Any = None)
 
 
 def _layout(graph: nx.Graph, agents: Sequence[Hashable]) -> Array:
-    """Circles where the links allow it; wider than high."""
+    """Compute a layout: a star as a circle, other graphs by their links; turned to be wider than high."""
     centre = max(graph, key=graph.degree)
     if len(agents) > 2 and graph.number_of_edges() == graph.degree(centre) == len(agents) - 1:  # a star
         found = nx.circular_layout([agent for agent in agents if agent != centre])
@@ -57,7 +58,7 @@ def _layout(graph: nx.Graph, agents: Sequence[Hashable]) -> Array:
     places = np.array([found[agent] for agent in agents], dtype=np.float64)
     places -= places.mean(axis=0)
     _, spreads, axes = np.linalg.svd(places)
-    if len(agents) > 2 and spreads[0] < 1.2 * spreads[1]:  # as wide as high: no way to turn it is better
+    if len(agents) > 2 and spreads[0] < 1.2 * spreads[1]:  # about as wide as high, so turning does not help
         return places
     turned: Array = places @ axes.T
     return turned

@@ -1,4 +1,4 @@
-"""A page of HTML that holds its style, its scripts and its data, and loads nothing."""
+"""HTML page that contains its style, scripts and data, and loads nothing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ STYLE = "page.css"
 
 
 def fill_sheet(page: str, scripts: Sequence[str], title: str, data: Mapping[str, Any]) -> str:
-    """A page as text.
+    """Return the HTML of a page.
 
     Parameters
     ----------
     page : str
-        Name of the asset with its elements.
+        Name of the HTML asset.
     scripts : sequence of str
-        Names of the assets that make one script, in this order.
+        Names of the assets that are concatenated into one script, in this order.
     title : str
     data : mapping
-        What the script finds, as plain values.
+        Plain values for the script.
     """
     assets = resources.files("vpem.report") / "assets"
     elements, style, *parts = ((assets / name).read_text(encoding="utf-8") for name in (page, STYLE, *scripts))
@@ -37,7 +37,7 @@ def fill_sheet(page: str, scripts: Sequence[str], title: str, data: Mapping[str,
     contents = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return Template(elements).substitute(
         title=html.escape(str(title)).encode("ascii", "xmlcharrefreplace").decode(),
-        # No name can end the element that holds the data: it has no "<".
+        # Without "<", no name in the data can close the element that holds it.
         data=contents.replace("<", "\\u003c"),
         style=style,
         style_hash=_hash(style),
@@ -47,7 +47,7 @@ def fill_sheet(page: str, scripts: Sequence[str], title: str, data: Mapping[str,
 
 
 def write_sheet(page: str, path: str | os.PathLike[str]) -> None:
-    """Write a page to a file, whole or not at all; its folder is made."""
+    """Write a page to a file, which is replaced atomically; its folder is created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished:
@@ -55,5 +55,5 @@ def write_sheet(page: str, path: str | os.PathLike[str]) -> None:
 
 
 def _hash(text: str) -> str:
-    """The name by which a Content-Security-Policy allows an element."""
+    """Return the hash that allows an element in a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

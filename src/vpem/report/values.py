@@ -1,4 +1,4 @@
-"""Values of a model as plain values of a page: short numbers, settings in words."""
+"""Convert values of a model to plain values of a page: rounded numbers, settings as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vpem.core.blocks.density import Density
 
 
 def short(value: Any) -> Any:
-    """Numbers with six significant digits, in lists as deep as the array; None for what is not finite."""
+    """Round numbers to six significant digits, in lists as deep as the array; None if not finite."""
     if value is None:
         return None
     if isinstance(value, np.ndarray | list | tuple):
@@ -23,7 +23,7 @@ def short(value: Any) -> Any:
 
 
 def say(value: Any) -> str:
-    """A setting in a few words; never what an array, a list or a table holds, which may be rows."""
+    """Describe a setting in a few words, without the content of arrays, lists or tables, which may be rows."""
     if value is None or isinstance(value, bool | int | str | np.bool_ | np.integer):
         return str(value)[:200]
     if isinstance(value, float | np.floating):
@@ -34,7 +34,7 @@ def say(value: Any) -> str:
         return f"array of shape {tuple(value.shape)}"
     if isinstance(value, Mapping):
         return f"{len(value)} parties"
-    if hasattr(value, "schedule") or isinstance(value, Density):  # a small description of a few numbers
+    if hasattr(value, "schedule") or isinstance(value, Density):  # its repr is short: a few numbers
         return repr(value)[:200]
     if isinstance(value, Sequence):
         return f"list of {len(value)}"

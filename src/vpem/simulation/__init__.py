@@ -1,5 +1,5 @@
-"""A whole network in one process, as linear algebra.
+"""Simulation of a whole network in one process, as linear algebra.
 
-Every root keeps its own estimates, exactly as on a network, but nothing is sent: the rows stream through in
-chunks that fit the cache, and what a network would have sent is counted.
+Every root keeps its own estimates, exactly as on a network, but nothing is sent. The rows are processed in chunks
+that fit the cache, and the messages that a network would send are counted.
 """

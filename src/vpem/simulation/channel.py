@@ -1,4 +1,4 @@
-"""The network of a simulated run: adds the blocks' terms as each root gets them, and counts what that sends."""
+"""The network of a simulated run: it computes each root's sum of the blocks' terms, and counts the traffic."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Array = NDArray[np.float64]
 
 
 class Channel:
-    """All sums and decisions of one fit, in the order in which agents would have them.
+    """All sums and decisions of one fit, in the order in which agents would make them.
 
     Parameters
     ----------
     summation : Summation
     network : Network
     run : callable, optional
-        How agents work that have nothing to wait for: by default one after the other.
+        Executor of the agents' independent tasks: by default they run sequentially.
     """
 
     def __init__(self, summation: Summation, network: Network, run: Run = one_by_one):
@@ -47,51 +47,57 @@ class Channel:
 
     @property
     def linear(self) -> LinearAdder | None:
-        """The sum as a matrix, which can be applied to some rows at a time; None if it takes whole sums."""
+        """Sum as a matrix, which can be applied to chunks of rows; None if the summation needs whole terms."""
         return self._adder if isinstance(self._adder, LinearAdder) else None
 
     @property
     def path(self) -> str:
-        """How sums are computed, for people."""
+        """Description of how sums are computed."""
         return self._adder.path
 
     @property
     def is_exact(self) -> bool:
-        """Whether there is one result, and it is the sum."""
+        """True if all roots get one result, and it is the exact sum."""
         return self._adder.is_exact
 
     @property
     def n_views(self) -> int:
-        """How many different results there are: 1 if all roots get the same."""
+        """Number of different results of a sum: 1 if all roots get the same."""
         return self._adder.n_views
 
     @property
     def view_of_hub(self) -> NDArray[np.int64]:
-        """(n_hubs,): which result each hub's root gets."""
+        """(n_hubs,): number of the result that each hub's root gets."""
         return np.asarray(self._adder.view_of_hub, dtype=np.int64)
 
     def begin(self, weights: Array) -> Channel:
-        """Begin a run: what agents remember of earlier sums is forgotten.
+        """Begin a run: drop the agents' memory of earlier sums.
 
-        Roots whose weights, (n_roots or 1, n_components), differ cannot share a view.
+        Roots with different weights, (n_roots or 1, n_components), cannot share a view.
         """
         differ = bool((weights != weights[0]).any())
         self._adder = self._whole.for_each_root() if differ else self._whole
         return self.forget()
 
     def forget(self) -> Channel:
-        """Let the next sum of every series be its first."""
+        """Drop the agents' memory of earlier sums, so that the next sum of every series is its first."""
         if isinstance(self._adder, MessageAdder):
             self._adder.carries.clear()
         return self
 
     def retreat(self) -> None:
-        """Let all agents drop what has misled them."""
+        """Replace the agents' memory of earlier sums after a rollback; see `Summation.retreat`."""
         if isinstance(self._adder, MessageAdder):
             self._adder.retreat()
 
+    def blurs(self) -> list[float]:
+        """Bounds on the rounding errors of the last sums of each series; see `Summation.blur`."""
+        if isinstance(self._adder, LinearAdder):
+            return []
+        return [self.summation.blur(carry) for carries in self._adder.carries.values() for carry in carries]
+
     def add(self, terms: Terms, shape: Shape, series: str = "", n_decisions: int = 0) -> Array:
-        """A whole sum as each root gets it, (n_views, n_values), of the blocks' terms."""
+        """Add the blocks' whole terms; return each root's result, (n_views, n_values)."""
         if isinstance(self._adder, LinearAdder):
             self.count(shape, n_decisions)
             return self._adder.add(np.array([term_of(terms, hub) for hub in range(len(self.network.hubs))]))
@@ -100,18 +106,18 @@ class Channel:
         return sums
 
     def exchange(self, summation: Summation, terms: Sequence[NDArray[Any]], shape: Shape) -> Array:
-        """What all roots get if another summation than the usual one combines the blocks' terms, once."""
+        """Combine the blocks' terms once by another summation; return the result, which is common to all roots."""
         found, traffic = MessageAdder(summation, self.network).add(terms, shape)
         self.traffic += traffic
         common: Array = found[0]
         return common
 
     def count(self, shape: Shape, n_decisions: int = 0) -> None:
-        """A sum that was computed some rows at a time."""
+        """Count the traffic of a sum that was computed in chunks of rows."""
         self._spend(shape, n_decisions)
 
     def flood(self, n_numbers: int) -> None:
-        """A decision of its own."""
+        """Count the traffic of a decision that does not travel with a sum."""
         self._spend(None, n_numbers)
 
     def _spend(self, shape: Shape | None, n_decisions: int) -> None:

@@ -1,4 +1,4 @@
-"""Threads of a simulated pass, and of BLAS: however many there are, the results have the same bits."""
+"""Threads of a simulated pass, and of BLAS: the results are bitwise independent of their number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Result = TypeVar("Result")
 def ordered_map(
     threads: ThreadPoolExecutor, n_threads: int, work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Iterator[Result]]:
-    """Results in the order of the items; threads are never far ahead, and idle at the end."""
+    """Yield an iterator over the results, in the order of the items.
+
+    Threads work only a few items ahead, and are idle at the end of the block.
+    """
     items = list(items)
     n = min(n_threads, len(items))
     if n == 1:
@@ -48,7 +51,7 @@ def ordered_map(
 
 
 def do_tasks(threads: ThreadPoolExecutor, n_threads: int, tasks: Sequence[Task]) -> None:
-    """Do all tasks, in their order but for those that need not wait for each other; raise the first error."""
+    """Run all tasks, independent ones in parallel; raise the error of the first task that failed."""
     remaining, done = deque(enumerate(tasks)), [False] * len(tasks)
     errors: dict[int, BaseException] = {}
     changed = Condition()
@@ -59,11 +62,11 @@ def do_tasks(threads: ThreadPoolExecutor, n_threads: int, tasks: Sequence[Task])
                 number, task = remaining.popleft()
             except IndexError:
                 return
-            if not all(done[earlier] for earlier in task.after):  # others were given these before, so that they end
+            if not all(done[earlier] for earlier in task.after):  # earlier tasks are already running, so they end
                 with changed:
                     changed.wait_for(lambda after=task.after: all(done[earlier] for earlier in after))  # type: ignore[misc]
             try:
-                if number < min(list(errors), default=len(tasks)):  # which holds for none that needs one that failed
+                if number < min(list(errors), default=len(tasks)):  # skips tasks after a failed one: some need it
                     task.work()
             except BaseException as error:
                 errors[number] = error
@@ -76,13 +79,13 @@ def do_tasks(threads: ThreadPoolExecutor, n_threads: int, tasks: Sequence[Task])
         workers += [threads.submit(work) for _ in range(min(n_threads, len(tasks)))]
         wait(workers)
     finally:
-        remaining.clear()  # an interrupt ends what has begun, and no more
+        remaining.clear()  # on interrupt, tasks that have not started are dropped
         wait(workers)
     if errors:
         try:
             raise errors[min(errors)]
         finally:
-            errors.clear()  # with their frames they would keep what the tasks hold
+            errors.clear()  # their frames would keep the tasks' data alive
 
 
 @cache
@@ -91,10 +94,10 @@ def _controller() -> ThreadpoolController:
 
 
 class one_blas_thread(ContextDecorator):  # noqa: N801 (a context manager, as contextlib's are named)
-    """Let BLAS use one thread, so that the number of its threads changes no bit, and does not multiply ours.
+    """Limit BLAS to one thread, so that results do not depend on its threads, and they do not multiply with ours.
 
-    For a function or a block of code. The limit is the whole process's: it holds until the last of those that asked
-    for it, in any thread, has ended.
+    Use it as a decorator or a context manager. The limit applies to the whole process, until the last block that
+    requested it, in any thread, has ended.
     """
 
     _lock, _n_users, _limit = Lock(), 0, None

@@ -1,4 +1,4 @@
-"""What a fit tells while it runs."""
+"""Interface for the progress reports of a fit."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Protocol
 
 
 class Watch(Protocol):
-    """Hears of starts and iterations; may end the fit."""
+    """Observer of starts and iterations, which may stop the fit."""
 
     @property
     def stopped(self) -> bool:
-        """Whether the fit is to end with the best run so far."""
+        """True if the fit must stop with the best run so far."""
 
     def note(self, text: str) -> None:
-        """Something about the whole fit."""
+        """Receive a line about the whole fit."""
 
     def start(self, number: int) -> None:
-        """A run begins."""
+        """Receive the beginning of a run."""
 
     def iteration(self, number: int, lower_bound: float) -> bool:
-        """An iteration is over, with this log-likelihood per row; True ends the fit."""
+        """Receive the end of an iteration and its log-likelihood per row; return True to stop the fit."""
 
     def end(self, converged: bool, n_iter: int, n_repairs: int) -> None:
-        """A run is over."""
+        """Receive the end of a run."""
 
-    def fail(self, error: Exception) -> None:
-        """A run came to nothing."""
+    def fail(self, reason: str) -> None:
+        """Receive the failure of a run."""

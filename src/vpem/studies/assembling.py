@@ -1,4 +1,4 @@
-"""One model from the parts that parties choose to hand over."""
+"""Assemble one model from the parts that the parties choose to hand over."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from vpem.estimators.coding import Coding
 from vpem.estimators.units import Units
 from vpem.model_format import ModelFileError, PartOf
 from vpem.models import load
-from vpem.simulation.em import MixtureFit
-from vpem.simulation.model import Mixture
+from vpem.simulation.model import Mixture, MixtureFit
 
 
 def assemble(paths: Sequence[str | os.PathLike[str]]) -> VerticalMixture:
-    """The whole model of a study, from all its parties' parts.
+    """Return the whole model of a study, assembled from the parts of all its parties.
 
-    It is the one that the estimator would make of the joined table. What only the rows could tell is
-    missing: its certificate and its traffic.
+    It is the model that the estimator would fit to the joined table. Its certificate and its traffic are missing,
+    as they cannot be found without the rows.
 
     Raises
     ------
     ModelFileError
-        If a file is no part, if parts are of different fits, or if some are missing.
+        If a file is not a part, if parts belong to different fits, or if parts are missing.
     """
     models = [load(path) for path in paths]
     parts = [_part_of(model, path) for model, path in zip(models, paths, strict=True)]
@@ -60,7 +59,7 @@ def _part_of(model: VerticalMixture, path: Any) -> PartOf:
 
 
 def _network(part: PartOf) -> Network:
-    """Parties, columns, links and hubs of the whole."""
+    """Return the network of the whole model: parties, columns, links and hubs."""
     import networkx as nx
 
     ends = np.cumsum(part.n_columns)
@@ -77,7 +76,7 @@ def _network(part: PartOf) -> Network:
 def _join_families(
     model: VerticalMixture, parts: Sequence[VerticalMixture], network: Network, result: MixtureFit
 ) -> MixtureFit:
-    """Give the whole the families and categories of its parts, which have one party each."""
+    """Set the families and categories of the whole model from its parts, which hold one party each."""
     texts: dict[int, str] = {}
     labels: dict[int, Sequence[str]] = {}
     numbers: dict[int, Any] = {}
@@ -93,7 +92,7 @@ def _join_families(
 
 
 def _put_together(found: Sequence[tuple[VerticalMixture, PartOf]]) -> VerticalMixture:
-    """The whole from its blocks, in their order."""
+    """Return the whole model from its blocks, in their order."""
     (model, first), network = found[0], _network(found[0][1])
     weights = np.concatenate([one._mixture.weights for one, _ in found])
     bounds = np.array([one.lower_bounds_ for one, _ in found])
@@ -113,17 +112,17 @@ def _put_together(found: Sequence[tuple[VerticalMixture, PartOf]]) -> VerticalMi
     graph = "star" if network.is_star else network.named_graph()
     model.set_params(partition=network.named_columns(), graph=graph)
     settings, seed, summation = model._settings(), model._seed, model._summation
-    model._keep(network, summation, settings, seed, Units(), result, traffic)
+    scales = [one.scale_ for one, _ in found if hasattr(one, "scale_")]
+    model._keep(network, summation, settings, seed, Units(), result, traffic)  # removes the first part's scale_
     order = np.concatenate(network.block_columns)
     names: Any = np.empty(len(order), dtype=object)
     pairs = [(part.party, name) for _, part in found for name in part.names]
     are_different = len({name for _, name in pairs}) == len(pairs)
     names[order] = [name if are_different else f"{party}.{name}" for party, name in pairs]
     model.feature_names_in_, model.n_features_in_ = names, len(order)
-    if all(hasattr(one, "scale_") for one, _ in found):
-        scale = np.empty(len(order))
-        scale[order] = np.concatenate([one.scale_ for one, _ in found])
-        model.scale_ = scale
+    if len(scales) == len(found):
+        model.scale_ = np.empty(len(order))
+        model.scale_[order] = np.concatenate(scales)
     model.repairs_ = [Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in first.repairs]
     model.verdict_ = list(dict.fromkeys(finding for one, _ in found for finding in one.verdict_))
     del model.part_

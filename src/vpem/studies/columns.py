@@ -1,7 +1,7 @@
-"""A party's columns as the fit has them: words are coded, each column has a family, Gaussian ones are scaled.
+"""Prepare a party's columns for the fit: code words, choose the family of each column, scale Gaussian columns.
 
-A party decides on all of it alone, from its own table. Which families its columns have, and what their categories
-are, is known to no other party: the others see log-densities only, and how many columns there are.
+A party decides all of this alone, from its own table. No other party knows the families and categories of its
+columns: the others see only log-densities and the number of columns.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from vpem.estimators.coding import Coding
 from vpem.estimators.families import find_families, said_categories
 from vpem.estimators.units import Units, find_units
 from vpem.reading.coding import Codes, Said
+from vpem.reading.date_parts import part_families
 from vpem.reading.problems import TableError
 from vpem.studies.fields import StudyFileError
 from vpem.studies.private import PartyFile
@@ -27,20 +28,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Local:
-    """What a party works with: its rows, and its columns as the fit has them."""
+    """A party's rows, and its columns as the fit uses them."""
 
     rows: PartyRows
-    """Its values are X."""
+    """Rows of the party; their `values` are X."""
     units: Units
     X: Array
-    """(n_rows, n_columns): coded, and scaled, if the study says so."""
+    """Shape (n_rows, n_columns): coded values, scaled if the study standardizes."""
     families: tuple[str, ...] = ()
-    """Of the columns, as texts; empty: the study has Gaussian ones only."""
+    """Families of the columns, as texts; empty if the study has only Gaussian columns."""
     coding: Coding = field(default_factory=Coding)
 
     @property
     def notes(self) -> list[str]:
-        """What the party found of its columns, for the party itself."""
+        """Notes on the families of the columns, for the party itself."""
         if not self.families:
             return []
         said = ", ".join(f"{name} {text}" for name, text in zip(self.rows.names, self.families, strict=True))
@@ -48,23 +49,23 @@ class Local:
 
     @property
     def words(self) -> frozenset[str]:
-        """Names of the columns that have words."""
+        """Names of the columns that contain words."""
         coding = self.coding
         return frozenset(self.rows.names[column] for column in coding.labels if column not in coding.numbers)
 
     @property
     def labels(self) -> dict[str, list[str]]:
-        """What the codes of these columns stand for."""
+        """Categories of each column with words, in the order of their codes."""
         return {name: list(self.coding.labels[self.rows.names.index(name)]) for name in sorted(self.words)}
 
     def as_in_table(self) -> Array:
-        """X in the units of the table, and with the numbers that categories are there; (n_rows, n_columns)."""
+        """Return X, (n_rows, n_columns), in the units of the table and with the table's numbers for categories."""
         values = self.X if self.units.scale is None else self.X * self.units.scale
         return self.coding.decode(values) if self.coding.numbers else values
 
 
 def wanted_codes(study: Study, own: PartyFile) -> Codes:
-    """Which words are coded when the party's table is read."""
+    """Select the words to code when the party's table is read."""
     if study.has_families:
         return Said(said_categories(own.families))
     if own.families:
@@ -76,13 +77,15 @@ def wanted_codes(study: Study, own: PartyFile) -> Codes:
 
 
 def prepare(study: Study, rows: PartyRows, own: PartyFile) -> Local:
-    """Find the columns' families, code their categories and scale them as the estimators do, each by itself."""
+    """Find the columns' families, code their categories and scale each column as the estimators do."""
     families: tuple[str, ...] = ()
     coding, values = Coding(), rows.values
     if study.has_families:
         try:
-            table = rows.as_in_table(values)  # whose own order tells an id or a clock
-            found = find_families(dict(own.families), table, rows.words_by_number, {}, rows.names)
+            table = rows.as_in_table(values)  # ids and clocks grow in the table's own order
+            dates = {} if own.form is None else part_families(own.form.dates)
+            said = {name: text for name, text in dates.items() if name in rows.names} | dict(own.families)
+            found = find_families(said, table, rows.words_by_number, {}, rows.names)
         except ValueError as error:
             place = own.table or own.party
             remedy = 'leave columns out with ignore = ["name"], or say what they are, in [families] or by --family'
@@ -93,12 +96,15 @@ def prepare(study: Study, rows: PartyRows, own: PartyFile) -> Local:
     if study.model.standardize:
         units = find_units(values, None, parse_families(families).gaussian if families else None)
         values = np.ascontiguousarray(units.scaled(values)[:], dtype=np.float64)
-    rows = replace(rows, values=values)  # not both: a party may have many rows
+    rows = replace(rows, values=values)  # one copy only: a party may have many rows
     return Local(rows=rows, units=units, X=values, families=families, coding=coding)
 
 
 def new_values(local: Local, rows: PartyRows) -> tuple[Array | None, list[str]]:
-    """New rows as the fit has its own, None if the party has no values; and categories that the fit has not seen."""
+    """Code and scale new rows as in the fit; return them and the categories that the fit has not seen.
+
+    The values are None if the party has no columns for the new rows.
+    """
     if rows.values.shape[1] == 0:
         return None, []
     values, unseen = local.coding.code_rows(rows.values, rows.words_by_number, rows.names)

@@ -1,4 +1,4 @@
-"""Records signed with the key of a party's certificate: what `vpem.core.agent.meeting.Credentials` asks for."""
+"""Sign records with the key of a party's certificate; implements `vpem.core.agent.meeting.Credentials`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from vpem.studies.keys import fingerprint
 
 PREFIX = 2
-"""Bytes of the length of the certificate, before it."""
+"""Number of bytes before the certificate that hold its length."""
 
 
 class CertificateCredentials:
-    """Signs with a party's key, and knows others by the names of their certificates, which the study pins.
+    """Sign with a party's key, and verify others by the names in their certificates, which the study pins.
 
     Parameters
     ----------
     ca, certificate, key : Path
-        The files that links use too.
+        PEM files, the same as for the links.
     study : str
-        Digest of the study, to which all that is signed belongs.
+        Digest of the study, to which everything that is signed belongs.
     names : mapping
-        By agent's name: the common name of its certificate.
+        Common name of each agent's certificate, by the agent's name.
     fingerprints : mapping
-        By agent's name: of its key, where the study pins that as well.
+        Fingerprint of each agent's key, by the agent's name, where the study pins the key as well.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class CertificateCredentials:
         self.everybody, self.study = tuple(names), study
 
     def sign(self, content: bytes) -> bytes:
-        """The certificate, and a signature under its key."""
+        """Return the certificate, followed by a signature of the content with its key."""
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec, padding
 
@@ -57,12 +57,12 @@ class CertificateCredentials:
             signature = self._key.sign(content, ec.ECDSA(hashes.SHA256()))
         elif hasattr(self._key, "key_size"):
             signature = self._key.sign(content, padding.PKCS1v15(), hashes.SHA256())
-        else:  # Ed25519 and its like have one way to sign
+        else:  # Ed25519 and similar keys have a single signature scheme
             signature = self._key.sign(content)
         return len(self._own).to_bytes(PREFIX, "big") + self._own + bytes(signature)
 
     def secret(self, purpose: bytes) -> bytes:
-        """32 bytes that follow from the party's key, and that no one without it can find."""
+        """Derive 32 bytes from the party's key, which cannot be computed without it."""
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -73,7 +73,7 @@ class CertificateCredentials:
         return HKDF(SHA256(), 32, None, b"vpem " + purpose).derive(private)
 
     def verify(self, name: str, content: bytes, proof: bytes) -> None:
-        """Raise ValueError unless the key of this agent's certificate has signed these bytes."""
+        """Raise ValueError unless the key of this agent's certificate signed these bytes."""
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes

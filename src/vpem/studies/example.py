@@ -1,4 +1,4 @@
-"""A small study that ships with the package: three clinics, each with other measurements of the same tumours."""
+"""A small study that ships with the package: three clinics, each with different measurements of the same tumours."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from vpem.studies.shared import Member, Options, Study
 from vpem.studies.writing import new_salt, party_text, server_text, study_text, write_new
 
 CLINICS = {"north": "mean", "east": "error", "south": "worst"}
-"""Name of a clinic, and which of the data's parties it is."""
+"""Party of the data set that each clinic holds, by the clinic's name."""
 
 
 def write_example(folder: Path, *, star: bool = False) -> Path:
-    """Write a study of three clinics, each with its own folder, table and file; returns the shared file.
+    """Write a study of three clinics, each with its own folder, table and file; return the path of the shared file.
 
-    Every clinic has its rows in an order of its own. Around a server, sums are masked.
+    Every clinic stores its rows in a different order. Sums are masked if the clinics form a star around a server.
     """
     data = load_breast_cancer_parties()
     parties = tuple(Member(name, f"127.0.0.1:{7450 + place}", name) for place, name in enumerate(CLINICS))
@@ -36,7 +36,7 @@ def write_example(folder: Path, *, star: bool = False) -> Path:
         links=tuple((place, n_parties) for place in range(n_parties)) if star else drawn_links("tree", n_parties),
         salt=new_salt(),
         seed=1,
-        sum="masked" if star else "differences",  # plain, so that it can be tried without keys, and start from labels
+        sum="masked" if star else "differences",  # plain sums need no keys and allow init=labels
         patience=600.0,
     )
     write_new(folder / "study.toml", study_text(study))

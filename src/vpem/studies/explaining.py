@@ -1,4 +1,4 @@
-"""What a study will show to each of its agents, before anything is sent."""
+"""Explain, before anything is sent, what a study will reveal to each of its agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from vpem.studies.shared import Study
 
 
 def study_network(study: Study) -> Network:
-    """The network of a study, as its agents find it; columns are not known, so that each party has one."""
+    """Return the network of a study as its agents derive it.
+
+    The columns are not known yet, so each party has one.
+    """
     import networkx as nx
 
     columns: dict[Hashable, list[int]] = {one.name: [place] for place, one in enumerate(study.parties)}
@@ -23,7 +26,7 @@ def study_network(study: Study) -> Network:
 
 
 def explain_study(study: Study) -> list[Section]:
-    """Sections for a data protection officer."""
+    """Return sections of text for a data protection officer."""
     rows = Rows("digests")
     if study.match != "same":
         rows = Rows("tokens", study.match, study.spelling, study.names[study.matching.matcher])

@@ -1,4 +1,4 @@
-"""Values of a TOML file, taken one by one; all that is wrong with them is told at once, with lines."""
+"""Read values of a TOML file one by one, and report all problems together, with their line numbers."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ SECONDS |= {"week": 604_800, "weeks": 604_800}
 FINGERPRINT = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){15}")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MISSING: Any = object()
-"""What a field has that is not in the file."""
+"""Value of a field that is not in the file."""
 
 
 class StudyFileError(ValueError):
-    """A file of a study that cannot be used as it is; the message has a line for each problem."""
+    """A file of a study cannot be used; the message has a line for each problem."""
 
 
 class Fields:
-    """The contents of a file: values are taken out, and what is left in the end is unknown.
+    """Contents of a file; keys that were never taken are reported as unknown at the end.
 
     Parameters
     ----------
     path : path
-        Of a TOML file.
+        Path of a TOML file.
     what : str
-        What the file is, for the error if there is none.
+        Description of the file, for the error if it does not exist.
     text : str, optional
-        Its contents, if they have come another way.
+        Contents of the file, if they were not read from the path.
     """
 
     def __init__(self, path: str | os.PathLike[str], what: str, text: str | None = None):
         self.path, self.problems = Path(path), list[tuple[int, str]]()
-        """Lines and what is wrong with them."""
+        """Line number and message of each problem."""
         try:
             text = self.path.read_text(encoding="utf-8-sig") if text is None else text
             self.content = tomllib.loads(text)
@@ -60,9 +60,10 @@ class Fields:
         self._known: dict[Key, list[str]] = {}
 
     def take(self, key: str | Key, check: Callable[[Any], Any], default: Any = MISSING) -> Any:
-        """The value at a key, as `check` returns it; a problem, and None, if it raises or if there is no value.
+        """Return the value at a key, as `check` returns it, or the default if the key is missing.
 
-        `check` raises ValueError with what it expects, without what came.
+        If `check` raises, or if the key is missing and has no default, note a problem and return None. `check`
+        raises ValueError with what it expects; the value that it received is added here.
         """
         path = (key,) if isinstance(key, str) else key
         value = self._find(path)
@@ -78,7 +79,7 @@ class Fields:
             return None
 
     def table(self, key: str | Key) -> list[str]:
-        """Names in a table; none if it is not there."""
+        """Return the names in a table; an empty list if the table is missing."""
         path = (key,) if isinstance(key, str) else key
         found = self._find(path)
         if found is MISSING:
@@ -89,7 +90,7 @@ class Fields:
         return list(found)
 
     def has(self, *key: str) -> bool:
-        """Whether the file says anything of a key."""
+        """True if the file contains a key."""
         return self._find(key) is not MISSING
 
     def add(self, key: Key, text: str) -> None:
@@ -98,7 +99,7 @@ class Fields:
         self.problems.append((line, f"{self.path}, line {line}: {text}"))
 
     def end(self) -> None:
-        """Raise StudyFileError if there were problems, or keys that were never asked for."""
+        """Raise StudyFileError if there were problems, or keys that were never taken."""
         self._add_unknown((), self.content)
         complain([text for _, text in sorted(self.problems)])
 
@@ -139,32 +140,32 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-# Checks of single values: each says what it expects
+# Checks of single values: each raises ValueError with what it expects
 
 
 def text(value: Any) -> str:
-    """Any text that is not empty."""
+    """Validate a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise ValueError("expected a text")
     return value
 
 
 def name(value: Any) -> str:
-    """A name that is also fit for files, certificates and the wire."""
+    """Validate a name that can also be used in files, in certificates and on the wire."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise ValueError("expected 1 to 64 letters, digits, - and _")
     return value
 
 
 def fingerprint(value: Any) -> str:
-    """Of a key, as `vpem keys show` says it."""
+    """Validate the fingerprint of a key, as printed by `vpem keys show`; return it in lower case."""
     if not isinstance(value, str) or not FINGERPRINT.fullmatch(value.lower()):
         raise ValueError("expected 16 pairs of hexadecimal digits with colons, as vpem keys show says them")
     return value.lower()
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """One name of a column, or several."""
+    """Validate one name of a column, or a list of different names; return a tuple."""
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not found or not all(isinstance(one, str) and one for one in found):
         raise ValueError("expected names of columns")
@@ -174,7 +175,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def whole(smallest: int, largest: int = 2**31 - 1) -> Callable[[Any], int]:
-    """A whole number between limits."""
+    """Return a check for a whole number between limits, which are included."""
 
     def check(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not smallest <= value <= largest:
@@ -186,21 +187,21 @@ def whole(smallest: int, largest: int = 2**31 - 1) -> Callable[[Any], int]:
 
 
 def number(value: Any) -> float:
-    """A finite number of at least zero."""
+    """Validate a finite number of at least zero."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
         raise ValueError("expected a number, 0 or more")
     return float(value)
 
 
 def boolean(value: Any) -> bool:
-    """True or false."""
+    """Validate true or false."""
     if not isinstance(value, bool):
         raise ValueError("expected true or false")
     return value
 
 
 def one_of(known: Sequence[str]) -> Callable[[Any], str]:
-    """One of some words."""
+    """Return a check for one of the known words."""
 
     def check(value: Any) -> str:
         if not isinstance(value, str) or value not in known:
@@ -211,7 +212,7 @@ def one_of(known: Sequence[str]) -> Callable[[Any], str]:
 
 
 def duration(value: Any) -> float:
-    """Seconds, from a number of them or a text as 10s, 30min, 1h, 2d."""
+    """Return seconds, from a number of seconds or a text such as 10s, 30min, 1h, 2d."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
         return float(value)
     found = DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -221,7 +222,7 @@ def duration(value: Any) -> float:
 
 
 def address(value: Any) -> str:
-    """Host and port."""
+    """Validate an address of the form host:port."""
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     is_host = bool(host) and not any(one in host for one in " /#?") and (":" not in host or host.startswith("["))
     if not is_host or not port.isdecimal() or not 0 < int(port) < 65_536:
@@ -230,7 +231,7 @@ def address(value: Any) -> str:
 
 
 def hexadecimal(value: Any) -> str:
-    """At least 16 bytes as hexadecimal digits."""
+    """Validate at least 16 bytes as hexadecimal digits; return them in lower case."""
     if not isinstance(value, str) or not re.fullmatch(r"([0-9a-fA-F]{2}){16,}", value):
         raise ValueError("expected at least 32 hexadecimal digits, drawn at random (vpem study init draws them)")
     return value.lower()

@@ -1,6 +1,6 @@
-"""A study's server and parties as apps of Flower; the only file that imports it.
+"""A study's server and parties as Flower apps. No other file imports Flower.
 
-A folder that `vpem flower init` writes names `server` and `client` as its components.
+The folder that `vpem flower init` writes names `server` and `client` as its components.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from vpem.transports.flower import Answer, Question, Stopped, pack, unpack
 
 RECORD, CONTENT = "vpem", "content"
 PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds between two looks for answers: at first, and at most."""
+"""Seconds between two polls for answers: at first, and at most."""
 
 
 def _wrap(content: bytes) -> ArrayRecord:
-    """Bytes as an array, which the platform sends in pieces."""
+    """Return bytes as an array, which the platform sends in pieces."""
     return ArrayRecord({CONTENT: Array(np.frombuffer(content, dtype=np.uint8))})
 
 
@@ -48,11 +48,11 @@ class GridPlatform:
         self.grid, self.patience = grid, patience
 
     def nodes(self) -> list[int]:
-        """Nodes that are connected."""
+        """Return the connected nodes."""
         return sorted(self.grid.get_node_ids())
 
     def ask(self, questions: Mapping[int, Question]) -> dict[int, Answer]:
-        """Send questions, and look for answers more often than Flower's own loop, which waits for 3 s each time."""
+        """Send questions and poll for answers, more often than Flower's own loop, which waits for 3 s each time."""
         waiting: dict[str, int] = {}
         for node, question in questions.items():
             content = RecordDict({RECORD: _wrap(pack(question))})
@@ -81,12 +81,12 @@ def _answer(reply: Any) -> Answer:
         return Answer(failure=f"its node has not answered ({reply.error.reason})")
     try:
         return unpack(_unwrap(reply.content[RECORD]), Answer)
-    except (ValueError, KeyError, TypeError) as error:  # a node that is none of ours
+    except (ValueError, KeyError, TypeError) as error:  # a node that does not run this app
         return Answer(failure=f"its node has answered something else ({type(error).__name__})")
 
 
 def run_server(grid: Grid, context: Context) -> None:
-    """The whole run of a study."""
+    """Run a study as its server, from start to end."""
     study = read_config(context.run_config)
     platform = GridPlatform(grid, study.patience)
 
@@ -99,7 +99,7 @@ def run_server(grid: Grid, context: Context) -> None:
 
 
 def run_client(message: Message, context: Context) -> Message:
-    """One question to one party."""
+    """Answer one question to one party."""
     before = _unwrap(context.state[RECORD]) if RECORD in context.state else None
     run = f"{context.run_id}"
     content = _unwrap(message.content[RECORD]) if RECORD in message.content else b""

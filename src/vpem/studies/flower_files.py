@@ -1,4 +1,4 @@
-"""The folder of an app for Flower, from the shared file of a study."""
+"""Write the folder of a Flower app from the shared file of a study."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from vpem.studies.shared_file import read_study
 from vpem.studies.writing import study_text, write_new
 
 APP = "vpem_app"
-"""Module of the app in its folder."""
+"""Name of the app's module in its folder."""
 
 
 def quick(study: Study, said: Mapping[str, Any]) -> Study:
-    """The study with few questions: where its file says nothing else, one start that costs little, and squarem.
+    """Return the study with defaults that need few questions: one start with a cheap `init`, and squarem.
+
+    Options that the file sets are kept.
 
     Parameters
     ----------
     study : Study
     said : mapping
-        What the file says of the model.
+        Table `[model]` of the file.
     """
     fewer: dict[str, Any] = {"starts": 1, "init": "random" if study.is_masked else "labels", "accelerate": "squarem"}
     fewer = {name: value for name, value in fewer.items() if name not in said}
@@ -34,14 +36,14 @@ def quick(study: Study, said: Mapping[str, Any]) -> Study:
 
 
 def write_app(path: str | os.PathLike[str], folder: Path) -> Study:
-    """Write an app for a study; returns the study as it will be run.
+    """Write an app for a study; return the study as it will be run.
 
     Raises
     ------
     StudyFileError
-        If the study is no star.
+        If the study is not a star.
     FileExistsError
-        If there is an app.
+        If the folder already contains an app.
     """
     source = Path(path).resolve()
     study = read_study(source)
@@ -69,7 +71,7 @@ __all__ = ["client", "server"]
 
 
 def project_text(study: Study, text: str, home: Path) -> str:
-    """The app's pyproject.toml."""
+    """Return the text of the app's pyproject.toml."""
     name = study.name.lower().replace("_", "-").strip("-") or "study"
     return f"""[build-system]
 requires = ["hatchling"]
@@ -101,7 +103,7 @@ study = '''
 
 
 def readme_text(study: Study) -> str:
-    """How to run the app."""
+    """Return the text of the app's README, with the commands that run it."""
     party = study.parties[0].name
     return f"""# Study {study.name} on Flower
 

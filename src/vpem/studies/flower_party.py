@@ -1,7 +1,7 @@
-"""A party of a study on Flower, without Flower itself: what it does with a question.
+"""A party of a study on Flower, which answers the server's questions; this module does not import Flower.
 
-Every question comes to a party in a new process. What it must know from the last one is kept by the platform, in the
-memory of the party's node. Where the study has certificates, it is sealed under the party's own key.
+A party answers every question in a new process. The platform keeps the party's state between two questions, in the
+memory of the party's node. If the study has certificates, the state is sealed with the party's own key.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from vpem.studies.local import find_files
 from vpem.studies.matching import MatchSession, load_matched, make_matching, save_matched
 from vpem.studies.private import PartyFile, read_party
 from vpem.studies.results import finish
-from vpem.studies.seats import Seat, take_seat
+from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.shared_file import read_study
 from vpem.studies.telling import Journal, Lines, Note
@@ -37,29 +38,29 @@ from vpem.transports.outcomes import progress_of
 from vpem.transports.session import Session
 
 Config = Mapping[str, Any]
-"""Of a run, or of a node: texts and numbers."""
+"""Config of a run or of a node: texts and numbers."""
 MATCH, FIT = "match", "fit"
 ASKED = "asked.json"
-"""Which questions were answered last, of the last runs."""
+"""File with the number of the last answered question of each recent run."""
 MOST_RUNS = 99
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What the platform keeps for a party between two questions."""
+    """State that the platform keeps for a party between two questions."""
 
     purpose: str
     number: int
-    """Of the last question."""
+    """Number of the last question."""
     digests: Mapping[str, str]
-    """Of the study and the table."""
+    """Digests of the study and the table."""
     sent: int
     received: int
-    """Bytes so far."""
+    """Bytes received so far; `sent` counts the bytes sent."""
     session: bytes
 
 
 def read_config(config: Config) -> Study:
-    """The study of a run."""
+    """Read the study of a run from its config."""
     text = config.get("study")
     if not isinstance(text, str) or not text:
         raise StudyFileError(
@@ -72,12 +73,12 @@ def read_config(config: Config) -> Study:
 
 
 def needs_keys(study: Study) -> bool:
-    """Whether parties sign what they tell of themselves; links are the platform's affair."""
+    """True if parties sign their records; the platform is responsible for the links."""
     return study.is_masked or study.match != "same" or any(one.fingerprint is not None for one in study.members)
 
 
 def find_party(study: Study, node: Config, config: Config) -> PartyFile | None:
-    """Which party a node is, by its own config, or in a simulation by its number; None if it is none."""
+    """Return the party's file of a node, by its config or, in a simulation, by its number; None without a party."""
     if "party" in node:
         return read_party(str(node["party"]), study, has_table="table" not in node)
     number = node.get("partition-id")
@@ -87,7 +88,10 @@ def find_party(study: Study, node: Config, config: Config) -> PartyFile | None:
 
 
 def own_study(study: Study, node: Config) -> Study:
-    """The party's own copy of a run's study; StudyFileError if they differ: a run must choose no sum, and no keys."""
+    """Return the party's own copy of a run's study; raise StudyFileError if the two differ.
+
+    Otherwise a run could choose the sum or the keys.
+    """
     if "party" not in node:
         return study
     path = node.get("study")
@@ -106,37 +110,38 @@ def own_study(study: Study, node: Config) -> Study:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question as it has come to a party."""
+    """A question as a party receives it."""
 
     study: Study
     party: PartyFile
     question: Question
     run: str
-    """Names the run on its platform."""
+    """Name of the run on its platform."""
     kept: bytes | None
-    """What the last question has left."""
+    """State after the last question."""
     table: str | None = None
-    """In place of the one that the party's file names."""
+    """Path of a table that replaces the one in the party's file."""
 
 
 def take_question(config: Config, node: Config, run: str, content: bytes, kept: bytes | None) -> tuple[bytes, bytes]:
-    """A node's answer to a question, as bytes, and what is to be kept until the next one; raises nothing.
+    """Return a node's answer to a question, and the state to keep until the next one, both as bytes.
 
-    What went wrong stays with the party, as it may name its files or values: the server only hears that it did.
+    Errors are not raised. The message of an error stays with the party, as it may name files or values: the server
+    receives only the type of the error, or the reason of a `Stopped`.
 
     Parameters
     ----------
     config : mapping
-        Of the run.
+        Config of the run.
     node : mapping
-        Of the node: `party`, the path of the party's own file; `study`, that of its copy of the study, which the run
-        must have too; `table`, in place of the file's.
+        Config of the node: `party`, the path of the party's own file; `study`, the path of its copy of the study,
+        which must equal the run's; `table`, a path that replaces the one in the party's file.
     run : str
-        Names the run on its platform.
+        Name of the run on its platform.
     content : bytes
         The question.
     kept : bytes, optional
-        What the last question has left.
+        State after the last question.
     """
     name = "this node"
     try:
@@ -161,7 +166,7 @@ def take_question(config: Config, node: Config, run: str, content: bytes, kept: 
 
 
 def answer_question(asked: Asked) -> tuple[Answer, bytes | None]:
-    """A party's answer, and what is to be kept until the next question."""
+    """Return a party's answer, and the state to keep until the next question."""
     is_matching = asked.question.purpose == MATCH
     study = asked.study
     seat = take_seat(study, asked.party, asked.table, insecure=not needs_keys(study), fresh=is_matching)
@@ -175,6 +180,9 @@ def answer_question(asked: Asked) -> tuple[Answer, bytes | None]:
 
 def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | None]:
     question, ledger = asked.question, Ledger(seat.study.names)
+    if seat.kept is not None and seat.unmatched is not None:  # the server knows that all parties saved it
+        save_matched(seat.party.folder, seat.study, seat.unmatched, seat.kept)
+        seat = matched_seat(seat, seat.kept)
     if seat.local is None:
         raise StudyFileError("expected rows that were matched before the fit, got none; run it again")
     before = _find_kept(asked, seat)
@@ -186,7 +194,7 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
         about = Belongs(study=seat.study.name, party=seat.party.party, digests=seat.digests)
         checkpoints = Checkpoints(seat.party.folder, about)
         checkpoints.glance()
-        # What was saved stays in memory: the session is soon paused, and all of it handed out.
+        # Saved arrays are not memory-mapped: the session is paused soon, which encodes its whole state.
         session = Session.resume(seat.agent(), before.session, save_parts=lambda parts: bool(checkpoints.save(parts)))
     session.note = ledger.note
     _answer_once(asked, seat)
@@ -208,12 +216,13 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
 
 
 def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | None]:
-    """One step of finding the common rows."""
+    """Answer one question of the matching of rows."""
     question, ledger, unmatched = asked.question, Ledger(seat.study.names), seat.unmatched
     if unmatched is None:
         raise Stopped("there is nothing to match in this study")
     before = _find_kept(asked, seat)
-    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials)
+    keep = partial(save_matched, seat.party.folder, seat.study, unmatched, is_final=False)
+    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials, save=keep)
     if question.number > 0:
         if before is None:
             return Answer(is_early=True), asked.kept
@@ -225,10 +234,8 @@ def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | 
     finally:
         for problem in ledger.write(seat.party.folder, MATCH):
             journal.tell(Note(problem))
-    if given.is_done:
-        save_matched(seat.party.folder, seat.study, unmatched, matching.matched)
     if question.number == 0:
-        found = load_matched(seat.party.folder, seat.study, unmatched)
+        found, _ = load_matched(seat.party.folder, seat.study, unmatched)
         given = msgspec.structs.replace(
             given, hello=hello_of_match(seat), matched=None if found is None else found.digest
         )
@@ -237,23 +244,23 @@ def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | 
 
 
 def hello_of_match(seat: Seat) -> Hello:
-    """What an agent says of itself before rows are matched."""
+    """Return the greeting of an agent before rows are matched."""
     return msgspec.structs.replace(seat.hello(MATCH), rows=None, order=None)
 
 
 def _traffic(before: Kept | None, question: Question, given: Answer, number: int) -> tuple[int, int]:
-    """Bytes sent and received so far, with this question and its answer."""
+    """Return the bytes sent and received so far, including this question and its answer."""
     sent, received = (0, 0) if before is None else (before.sent, before.received)
     return sent + sum(map(len, given.frames)), received + sum(map(len, question.frames.get(number, ())))
 
 
 def _find_kept(asked: Asked, seat: Seat) -> Kept | None:
-    """What the last question of this run has left; None if it is not there, or not yet.
+    """Return the state after the last question of this run; None if the platform does not have it (yet).
 
     Raises
     ------
     Stopped
-        If it is of another table, or if this question, or a later one, was answered before.
+        If it belongs to another study or table, or if this question, or a later one, was answered before.
     """
     question = asked.question
     if question.number == 0 or not asked.kept:
@@ -262,7 +269,7 @@ def _find_kept(asked: Asked, seat: Seat) -> Kept | None:
     if seat.credentials is not None:
         try:
             content = open_box(seat.credentials.secret(b"state"), asked.run.encode(), asked.kept)
-        except SealError:  # of another run, which this one has not followed yet
+        except SealError:  # the state of another run: this run has not stored one yet
             return None
     found = msgspec.msgpack.decode(content, type=Kept)
     if found.purpose != question.purpose or found.number < question.number - 1:
@@ -275,9 +282,9 @@ def _find_kept(asked: Asked, seat: Seat) -> Kept | None:
 
 
 def _answer_once(asked: Asked, seat: Seat) -> None:
-    """Write down that a question will be answered; Stopped if it has been, or a later one.
+    """Record that a question will be answered; raise Stopped if it, or a later one, was answered before.
 
-    What the platform keeps could come back older than it was; two answers from one state might show more than one.
+    The platform could return an older state; two answers from one state might reveal more than one answer does.
     """
     path, question, before = seat.party.folder / ASKED, asked.question, list[tuple[str, str, int]]()
     if path.is_file():
@@ -300,5 +307,5 @@ def _close(asked: Asked, seat: Seat, kept: Kept) -> bytes:
 
 
 def tell_progress(session: Session, journal: Journal, sent: int, received: int) -> None:
-    """Say how far an agent is."""
+    """Report the progress of an agent to the journal."""
     journal.tell(progress_of(session.agent, sent, received))

@@ -1,4 +1,4 @@
-"""The server of a study on Flower, without Flower itself: what it asks, and how long that will take."""
+"""The server of a study on Flower: its questions, and their expected time. This module does not import Flower."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vpem.core.network.parties import SERVER, make_network
-from vpem.planning.exchanges import Study as Planned
-from vpem.planning.exchanges import fit_exchanges
+from vpem.planning.planner import Study as Planned
+from vpem.planning.planner import fit_exchanges
 from vpem.studies.fields import StudyFileError
 from vpem.studies.flower_party import FIT, MATCH, Config, hello_of_match, needs_keys, read_config, tell_progress
 from vpem.studies.folder import open_folder
@@ -29,17 +29,17 @@ from vpem.words import as_count, as_time
 
 
 class Platform(Protocol):
-    """What the server's part needs of Flower."""
+    """The part of Flower that the server needs."""
 
     def nodes(self) -> list[int]:
-        """Nodes that are connected."""
+        """Return the connected nodes."""
 
     def ask(self, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
-        """Send questions and wait for all answers; for one that does not come, an answer that says so."""
+        """Send questions and wait for all answers; a missing answer is replaced by one with a `failure`."""
 
 
 def find_server(study: Study, config: Config) -> PartyFile:
-    """The server's own file: the one that the run's config names, or in a simulation the one beside the parties'."""
+    """Read the server's own file: the one in the run's config or, in a simulation, the one in the parties' folder."""
     if config.get("server"):
         return read_party(str(config["server"]), study)
     folder = Path(str(config.get("folder") or ""))
@@ -52,20 +52,20 @@ def find_server(study: Study, config: Config) -> PartyFile:
 
 
 def serve(config: Config, platform: Platform, write: Callable[[str], object]) -> int:
-    """Run a study as its server until all parties are done; returns how many questions that took.
+    """Run a study as its server until all parties are done; return the number of questions asked.
 
     Parameters
     ----------
     config : mapping
-        Of the run.
+        Config of the run.
     platform : Platform
     write : callable
-        Gets lines for people.
+        Receives lines of text for the user.
 
     Raises
     ------
     Stopped
-        If the run has ended before the study was done; the next one goes on from the checkpoints.
+        If the run ends before the study is done; the next run resumes from the checkpoints.
     """
     study = read_config(config)
     own = find_server(study, config)
@@ -89,7 +89,7 @@ def serve(config: Config, platform: Platform, write: Callable[[str], object]) ->
 
 
 class _Serving:
-    """One run of the server."""
+    """A run of the server."""
 
     def __init__(self, seat: Seat, platform: Platform, journal: Journal):
         self.seat, self.platform, self.journal = seat, platform, journal
@@ -97,7 +97,7 @@ class _Serving:
         self.names = {number: one.name for number, one in enumerate(self.study.parties)}
         self.sent = self.received = self.n_questions = 0
         self.seconds = 0.0
-        """That the last question took."""
+        """Duration of the last question."""
         self.n_rows = 1
 
     def run(self) -> int:
@@ -123,7 +123,7 @@ class _Serving:
         return self.n_questions
 
     def ask(self, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
-        """Ask, and see how long it takes."""
+        """Ask the platform; measure the time, and count the questions and bytes."""
         began = time.monotonic()
         answers = self.platform.ask(questions)
         self.seconds = time.monotonic() - began
@@ -133,7 +133,7 @@ class _Serving:
         return answers
 
     def _wait(self) -> list[int]:
-        """Nodes, when there are as many as parties."""
+        """Wait until there are as many nodes as parties, and return the nodes."""
         wanted, end = len(self.names), time.monotonic() + self.study.patience
         while len(found := self.platform.nodes()) < wanted:
             if time.monotonic() > end:
@@ -145,7 +145,7 @@ class _Serving:
         return found
 
     def _match(self, nodes: list[int]) -> list[int]:
-        """Let the parties find their common rows, unless they know them; returns the parties' nodes."""
+        """Let the parties find their common rows, unless they know them; return the parties' nodes."""
         ledger, unmatched = Ledger(self.study.names), self.seat.unmatched
         assert unmatched is not None, "there is something to match"
         session: Any = MatchSession(
@@ -167,13 +167,13 @@ class _Serving:
         self.journal.tell(Progress(phase, 0, 0, None, self.sent, self.received))
 
     def _show(self, session: Session, number: int, _: object) -> None:
-        if number == 2:  # the first ones may have had to start processes, or to compile
+        if number == 2:  # the first questions may include starting processes or compiling
             self.journal.tell(Note(expected_time(self.study, self.n_rows, self.seconds, number + 1)))
         tell_progress(session, self.journal, self.sent, self.received)
 
 
 def most_questions(study: Study, n_rows: int, kmeans_iterations: int = 60) -> int:
-    """How many questions a fit takes at most, without repairs: one for the meeting, each sum, and the last total."""
+    """Largest number of questions of a fit without repairs: one for the meeting, each sum, and the last total."""
     asked = study.model
     network = make_network({one.name: [place] for place, one in enumerate(study.parties)}, "star")
     planned = Planned(
@@ -184,12 +184,11 @@ def most_questions(study: Study, n_rows: int, kmeans_iterations: int = 60) -> in
         accelerate=asked.accelerate,
     )
     parts = fit_exchanges(study.summation, network, planned, asked.max_iter, kmeans_iterations)
-    labels = asked.starts if asked.init == "labels" else 0
-    return 2 + labels + sum(part.times for part in parts)
+    return 2 + parts.total()
 
 
 def expected_time(study: Study, n_rows: int, seconds: float, done: int = 1) -> str:
-    """What a run takes, in words, if a question takes so many seconds and some have been asked."""
+    """Describe the remaining time of a run, given the seconds per question and the number of questions done."""
     most = max(most_questions(study, n_rows) - done, 0)
     return (
         f"a question to all parties takes {as_time(seconds)} here; this fit takes at most "

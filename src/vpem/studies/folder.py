@@ -1,9 +1,9 @@
 """A party's folder: the lock, the log, and checkpoints that outlive the process.
 
-A checkpoint is written under another name, flushed to the disk, and then takes the place of the last one, which is
-kept as well. Its heading says of which study, party and table it is, and has a digest of the rest: a file that was
-cut short, or that belongs to something else, is found out. Large arrays are files of their own: one that the next
-checkpoint has as well is not written again.
+A checkpoint is written under a temporary name, flushed to the disk, and then replaces the last one, which is kept as
+well. Its heading names the study, the party and the digests of the table. The file contains a digest, so that a
+truncated file is detected, as is one that belongs to something else. Large arrays have files of their own: an array
+that the next checkpoint shares is not written again.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from vpem.words import as_bytes
 STATE, EARLIER, ARRAYS = "state", "state.earlier", "state-*.part"
 MAGIC = b"vpem state 2\n"
 FEWEST = 32
-"""Bytes of a digest."""
+"""Number of bytes of a digest."""
 MAPPED_BYTES = 2**20
-"""Of an array whose file is kept open, in place of its numbers in memory."""
+"""Smallest size in bytes of an array that is memory-mapped from its file instead of held in memory."""
 AT_ONCE = 2**23
-"""Bytes that are written before the disk must have them."""
+"""Number of bytes written between two flushes to the disk."""
 
 
 class FolderError(OSError):
-    """A folder in which a party cannot work, or whose checkpoint is not of use; the message says what to do."""
+    """A folder, or its checkpoint, cannot be used by a party; the message includes a remedy."""
 
 
 class Belongs(msgspec.Struct, frozen=True):
-    """What a checkpoint is of."""
+    """Study, party and data that a checkpoint belongs to."""
 
     study: str
     party: str
     digests: Mapping[str, str]
-    """Of the study's fields, and of the table."""
+    """Digests of the study's fields and of the table."""
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """Of a checkpoint's file."""
+    """Heading of a checkpoint's file."""
 
     belongs: Belongs
     arrays: list[tuple[str, int]]
-    """Names of the files of its large arrays, and their bytes."""
+    """File name and number of bytes of each large array."""
 
 
 class Written(NamedTuple):
-    """A large array of a checkpoint."""
+    """A large array of a checkpoint, and its file."""
 
     name: str
-    """Of its file."""
+    """Name of the file."""
     array: Any
-    """So that it stays the only one with its identity."""
+    """The array; this reference keeps it alive, so that its `id` stays unique."""
     is_mapped: bool = False
-    """Whether its numbers are in the file alone."""
+    """True if the array is memory-mapped from its file."""
 
 
 class Checkpoints:
@@ -72,26 +72,26 @@ class Checkpoints:
     Parameters
     ----------
     folder : Path
-        That exists.
+        Existing folder.
     belongs : Belongs
     """
 
     def __init__(self, folder: Path, belongs: Belongs):
         self.folder, self.belongs = folder, belongs
         self.notes: list[str] = []
-        """What was found out while loading."""
+        """Notes for the user from loading."""
         self._is_damaged = False
-        """Whether the last file is not worth keeping."""
+        """True if the next save overwrites the last file instead of keeping it as the earlier one."""
         self._written: dict[int, Written] = {}
-        """Large arrays of the last checkpoint, by identity."""
+        """Large arrays of the last checkpoint, by their `id`."""
         self._names: set[str] = set()
         """Files of the large arrays of the last whole checkpoint."""
         self._count = max((_number(path) for path in folder.glob(ARRAYS)), default=0)
 
     def save(self, parts: Sequence[wire.Part]) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        """Keep a state, in parts; when this returns it survives the process, and the machine.
+        """Save a state, in parts. On return, the checkpoint survives a crash of the process or the machine.
 
-        Returns a function: for a large array of the state, the same numbers from their file, which take no memory.
+        Return a function that takes a large array of the state and returns it memory-mapped from its file.
         """
         path, unfinished = self.folder / STATE, self.folder / ".state.unfinished"
         arrays = [part for part in parts if isinstance(part, memoryview)]
@@ -128,9 +128,9 @@ class Checkpoints:
         return self._map
 
     def _map(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The numbers of an array of the last checkpoint, from its file; the array itself if that cannot be."""
+        """Memory-map an array of the last checkpoint from its file; return the array itself if that fails."""
         known = self._written.get(id(array))
-        is_worth_it = array.nbytes >= MAPPED_BYTES and os.name == "posix"  # elsewhere it could not be removed
+        is_worth_it = array.nbytes >= MAPPED_BYTES and os.name == "posix"  # other systems cannot remove a mapped file
         if known is None or known.is_mapped or not is_worth_it:
             return array
         try:
@@ -144,12 +144,12 @@ class Checkpoints:
         return found
 
     def load(self) -> memoryview | None:
-        """The last whole state; None if there never was one.
+        """Return the last valid state; None without a checkpoint, or if the study changed before anything was fitted.
 
         Raises
         ------
         FolderError
-            If there are only damaged ones, or if they belong to something else.
+            If all checkpoints are damaged, or if they belong to something else.
         """
         damaged = []
         for name in (STATE, EARLIER):
@@ -161,6 +161,10 @@ class Checkpoints:
                 damaged.append(path.name)
                 continue
             heading, content = found
+            if (changed := self._changed(heading.belongs)) and not _has_progress(content):
+                self.notes.append(f"the study begins again: {', '.join(changed)} changed before anything was fitted")
+                self._is_damaged = True
+                return None
             self._check(path, heading.belongs)
             self._names = {name for name, _ in heading.arrays}
             if damaged:
@@ -175,7 +179,7 @@ class Checkpoints:
         return None
 
     def glance(self) -> None:
-        """Go on saving after another process of the same run, without reading what it has saved."""
+        """Continue the checkpoints of another process of the same run, without loading its state."""
         path = self.folder / STATE
         if path.exists() and (found := _read(path)) is not None:
             self._check(path, found[0].belongs)
@@ -184,28 +188,41 @@ class Checkpoints:
     def _check(self, path: Path, found: Belongs) -> None:
         if found == self.belongs:
             return
-        names = sorted({*found.digests, *self.belongs.digests})
-        differing = [name for name in names if found.digests.get(name) != self.belongs.digests.get(name)]
-        if (found.study, found.party) != (self.belongs.study, self.belongs.party):
-            what = f"{found.party!r} in study {found.study!r}"
+        if changed := self._changed(found):
+            what = f"the same party with another {', '.join(changed)}"
+            remedy = "to begin again, run with --fresh at all parties (in Python, fresh=True); or undo the change"
         else:
-            what = f"the same party with another {', '.join(differing)}"
+            what, remedy = f"{found.party!r} in study {found.study!r}", "choose another folder"
         raise FolderError(
             f"{path}: expected a checkpoint of {self.belongs.party!r} in study {self.belongs.study!r}, got one of "
-            f"{what}; choose another folder, or move the old results away to begin again"
+            f"{what}; {remedy}"
         )
+
+    def _changed(self, found: Belongs) -> list[str]:
+        """Names of the digests that changed since a checkpoint of the same party in the same study."""
+        if (found.study, found.party) != (self.belongs.study, self.belongs.party):
+            return []
+        names = sorted({*found.digests, *self.belongs.digests})
+        return [name for name in names if found.digests.get(name) != self.belongs.digests.get(name)]
+
+
+def _has_progress(content: memoryview) -> bool:
+    """True if a state holds more than a meeting: an iteration, or rows or columns that other agents received."""
+    state = wire.decode_state(content)
+    last = state.checkpoints[-1]
+    return last.number > 0 or bool(last.progress.seen) or state.pooled is not None
 
 
 def _number(path: Path) -> int:
-    """Of a large array's file."""
+    """Return the number in the name of a large array's file; 0 without one."""
     digits = path.stem.removeprefix(STATE).strip("-")
     return int(digits) if digits.isdecimal() else 0
 
 
 def _write(path: Path, part: wire.Part) -> None:
-    """Write a file, and wait until the disk has it.
+    """Write a file, and flush it to the disk.
 
-    The system need not keep it in memory as well: where that is fresh, it takes longer than the file.
+    The page cache need not keep the file: where the cache needs fresh memory, that takes longer than the writing.
     """
     content = memoryview(part).cast("B")
     with path.open("wb", buffering=0) as file:
@@ -215,18 +232,18 @@ def _write(path: Path, part: wire.Part) -> None:
                 piece = piece[file.write(piece) :]
             os.fsync(file.fileno())
             if hasattr(os, "posix_fadvise"):
-                with suppress(OSError):  # which is no more than a hint
+                with suppress(OSError):  # only a hint
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _closed(heading: Heading, start: bytes) -> bytes:
-    """Contents of a checkpoint's file."""
+    """Return the contents of a checkpoint's file."""
     said = msgspec.json.encode(heading)
     return b"".join([MAGIC, hashlib.sha256(said + start).digest(), len(said).to_bytes(4, "little"), said, start])
 
 
 def _read(path: Path) -> tuple[Heading, bytes] | None:
-    """Heading and small part of a checkpoint; None if they are not whole."""
+    """Read the heading of a checkpoint and the state without its large arrays; None if the file is damaged."""
     content, start = path.read_bytes(), len(MAGIC) + FEWEST
     if not content.startswith(MAGIC) or len(content) < start + 4:
         return None
@@ -241,7 +258,10 @@ def _read(path: Path) -> tuple[Heading, bytes] | None:
 
 
 def _open(path: Path) -> tuple[Heading, memoryview] | None:
-    """Heading and state of a checkpoint; None if they are not whole. FolderError if they are of another version."""
+    """Read the heading and state of a checkpoint; return None if it is damaged.
+
+    Raise FolderError if another version of vpem saved it.
+    """
     if (found := _read(path)) is None:
         return None
     heading, start = found
@@ -257,7 +277,7 @@ def _open(path: Path) -> tuple[Heading, memoryview] | None:
         place += n_bytes
     state = memoryview(content).toreadonly()
     try:
-        wire.decode_state(state)  # has checksums
+        wire.decode_state(state)  # verifies checksums
     except wire.OtherVersionError:
         raise FolderError(
             f"{path}: expected a checkpoint of this version of vpem, got one that was saved by another version of "
@@ -269,7 +289,7 @@ def _open(path: Path) -> tuple[Heading, memoryview] | None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make renames last; where folders cannot be opened, the system does so by itself."""
+    """Make renames durable; systems that cannot open folders do so by themselves."""
     if os.name == "posix":
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -280,7 +300,7 @@ def _flush_folder(folder: Path) -> None:
 
 @contextmanager
 def open_folder(folder: Path, n_bytes: int) -> Iterator[Path]:
-    """Make a folder, check that it has room for so many bytes, and lock it: a party does not run twice at a time."""
+    """Create a folder, lock it, so that a party runs only once at a time, and check for `n_bytes` of free space."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         probe = folder / ".probe"
@@ -302,7 +322,7 @@ def open_folder(folder: Path, n_bytes: int) -> Iterator[Path]:
 
 
 def _lock(file: IO[str]) -> bool:
-    """Whether the file is now this process's alone; the system gives it back when the process ends."""
+    """Lock a file for this process; return True on success. The system unlocks it when the process ends."""
     try:
         import fcntl
     except ImportError:  # Windows

@@ -1,9 +1,10 @@
-"""One party of a study, run to its end: `vpem.join`."""
+"""Run one party of a study to its end: `vpem.join`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from vpem.studies.matching import (
     SAVED,
     MatchSession,
     make_matching,
-    of_matching,
     save_matched,
 )
 from vpem.studies.private import PartyFile
@@ -31,23 +31,23 @@ from vpem.studies.telling import Journal, Lines, Note, Tokens
 from vpem.transports.outcomes import Outcome
 from vpem.transports.running import Hello, run
 from vpem.transports.session import Session
-from vpem.transports.zenoh import Wiring, open_wire
+from vpem.transports.zenoh import open_wire
 
 FINISHED, LOG = "finished", "log.jsonl"
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """What is left when all parties are done."""
+    """Record that is written when all parties are done."""
 
     digests: Mapping[str, str]
-    """Of what the results belong to."""
+    """Digests of the study and the data that the results belong to."""
     sent: int
     received: int
-    """Bytes, in the last run."""
+    """Bytes received in the last run; `sent` counts the bytes sent."""
 
 
 class StudyEnded(RuntimeError):  # noqa: N818 (it need not be an error)
-    """A run that has ended before its study was done; `outcome` says how."""
+    """A run ended before its study was done; `outcome` holds the reason."""
 
     def __init__(self, outcome: Outcome, folder: Path):
         self.outcome, self.folder = outcome, folder
@@ -79,31 +79,31 @@ def join(
 ) -> PartyFit | None:
     """Take part in a study as one party, or as the server of a star, until all parties are done.
 
-    What was interrupted goes on with the same call. Results and state are in the folder that the party's file names.
+    The same call resumes an interrupted study. The party's file names the folder of results and state.
 
     Parameters
     ----------
     study : path or Study
         The file that all parties share.
     party : path or PartyFile, optional
-        The party's own file; None: the server of a star.
+        The party's own file; None for the server of a star.
     table : path or data frame, optional
-        In place of the table that the party's file names.
+        Table that replaces the one in the party's file.
     insecure : bool
-        Plain TCP without certificates: on one machine, or in a network that all parties trust.
+        Use plain TCP without certificates: on one machine, or in a network that all parties trust.
     without : iterable of str
-        Parties that will not come back; all their neighbours must say so.
+        Parties that will not return; all their neighbours must name them.
     fresh : bool
-        Forget an earlier state, and begin again; all parties must.
+        Discard an earlier state and begin again; all parties must do so.
     families : dict, optional
-        Families of the party's own columns, such as ``{"rain": "zeros"}``, before those in its file. Others are found
-        from the columns' values, if the study has families.
+        Families of the party's own columns, such as ``{"rain": "zeros"}``; they override those in its file. The
+        other families are found from the columns' values, if the study has families.
     progress : bool or callable
-        True: print lines; a callable gets what happens (`vpem.studies.telling`).
+        True prints lines; a callable receives each event (see `vpem.studies.telling`).
     stop : callable
-        Whether to end as soon as possible; asked often.
+        Returns True to end the run as soon as possible; called often.
     log : path, optional
-        File for a line of JSON of everything that happens; `log.jsonl` in the folder, if not given.
+        File that receives a line of JSON for each event; `log.jsonl` in the folder by default.
 
     Returns
     -------
@@ -113,9 +113,9 @@ def join(
     Raises
     ------
     StudyEnded
-        If the run has ended otherwise: a party stayed away, or was refused, or the fit failed.
+        If the run ends before the study is done: a party stayed away or was refused, or the fit failed.
     StudyFileError, TableError, KeyFileError, FolderError
-        Before anything is sent.
+        If the input is not valid; raised before anything is sent.
     """
     seat = take_seat(study, party, table, insecure=insecure, fresh=fresh, families=families)
     given_up = [seat.study.number(name) for name in without]
@@ -132,7 +132,7 @@ def _take_part(
     stop: Callable[[], bool],
     log: str | os.PathLike[str] | None,
 ) -> PartyFit | None:
-    """Go on in the party's folder until the run ends."""
+    """Start or resume in the party's folder, and run to the end."""
     folder = seat.party.folder
     with open_folder(folder, seat.n_bytes), Journal(folder / LOG if log is None else Path(log)) as journal:
         journal.watch = progress if callable(progress) else Lines().tell if progress else None
@@ -154,6 +154,9 @@ def _take_part(
         outcome = carry(seat, session, seat.hello(), journal, given_up, stop, ended.write)
         if outcome.kind != "finished":
             raise StudyEnded(outcome, folder)
+        if outcome.awaited:
+            journal.tell(Note("if others are not done, run the same command again together with theirs"))
+            return ended.fit()
         finished = Finished(checkpoints.belongs.digests, journal.sent, journal.received)
         with replacing(folder / FINISHED) as unfinished:
             unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(finished)))
@@ -161,7 +164,7 @@ def _take_part(
 
 
 def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
-    """Find the common rows together with the other parties; the seat that the fit begins with."""
+    """Find the common rows together with the other parties; return the seat for the fit."""
     unmatched, folder = seat.unmatched, seat.party.folder
     assert unmatched is not None, "there is something to match"
     shown = -1
@@ -172,22 +175,27 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
             shown = percent
             journal.tell(Tokens(done, total))
 
-    matching = make_matching(seat.study, seat.number, unmatched, seat.credentials, tell)
+    keep = partial(save_matched, folder, seat.study, unmatched)
+    matching = make_matching(
+        seat.study,
+        seat.number,
+        unmatched,
+        seat.credentials,
+        tell=tell,
+        saved=seat.kept,
+        save=partial(keep, is_final=False),
+    )
     ledger = Ledger(seat.study.names)
     session: Any = MatchSession(matching, ledger)
-
-    def write() -> list[Any]:
-        save_matched(folder, seat.study, unmatched, matching.matched)
-        return []
-
     hello = msgspec.structs.replace(seat.hello("match"), rows=None, order=None)
     try:
-        outcome = carry(seat, session, hello, journal, (), stop, write, of_matching(seat.wiring()))
+        outcome = carry(seat, session, hello, journal, (), stop, None, matching.follow)
     finally:
         for problem in ledger.write(folder, hello.purpose):
             journal.tell(Note(problem))
     if outcome.kind != "finished":
         raise StudyEnded(outcome, folder)
+    keep(matching.matched, is_final=True)
     found = matched_seat(seat, matching.matched or NOTHING)
     for note in found.notes:
         if found.local is not None and note not in seat.notes:
@@ -205,7 +213,7 @@ def match(
     progress: Callable[[Any], object] | bool = True,
     stop: Callable[[], bool] = lambda: False,
 ) -> PartyRows | None:
-    """Find the rows that all parties have in common, without a fit; parameters as for `join`.
+    """Find the common rows of all parties, without a fit; the parameters are those of `join`.
 
     Returns
     -------
@@ -229,14 +237,14 @@ def match(
 
 
 class _Ending:
-    """Writes the results once, as soon as the agent is done."""
+    """Write the results once, as soon as the agent is done."""
 
     def __init__(self, seat: Seat, session: Session, journal: Journal):
         self.seat, self.session, self.journal = seat, session, journal
         self._fit: PartyFit | None = None
 
     def write(self) -> list[Any]:
-        """Results, before any other agent is told that this one is done."""
+        """Write the results before any other agent learns that this one is done."""
         self.fit()
         return []
 
@@ -249,7 +257,7 @@ class _Ending:
 
 
 def restore(seat: Seat, journal: Journal) -> tuple[Session, Checkpoints]:
-    """A session that goes on from the last whole checkpoint, or a new one."""
+    """Return a session that resumes from the last valid checkpoint, or a new one, and its checkpoints."""
     about = Belongs(study=seat.study.name, party=seat.party.party, digests=seat.digests)
     checkpoints = Checkpoints(seat.party.folder, about)
     saved, agent = checkpoints.load(), seat.agent()
@@ -262,7 +270,7 @@ def restore(seat: Seat, journal: Journal) -> tuple[Session, Checkpoints]:
 
 
 def find_finished(seat: Seat, agent: Agent) -> Finished | None:
-    """What an earlier run has left that has seen that all parties were done."""
+    """Return the record of an earlier run in which all parties were done, for the same data; None without one."""
     path = seat.party.folder / FINISHED
     if not path.exists() or not agent.is_done:
         return None
@@ -281,13 +289,13 @@ def carry(
     without: Iterable[int],
     stop: Callable[[], bool],
     then: Callable[[], list[Any]] | None,
-    wiring: Wiring | None = None,
+    follow: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Run a session over the study's links until it ends, and note in the ledger what it has sent."""
+    """Run a session over the study's links until it ends, and record in the ledger what it sent."""
     study, ledger = seat.study, Ledger(seat.study.names)
     session.note = ledger.note
     journal.begin(study, seat.number, set(without))
-    wire = open_wire(seat.wiring() if wiring is None else wiring)
+    wire = open_wire(seat.wiring())
     try:
         outcome = run(
             session,
@@ -300,6 +308,7 @@ def carry(
             stop=stop,
             then=then,
             without=tuple(without),
+            follow=follow,
         )
     finally:
         wire.close()

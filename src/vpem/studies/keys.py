@@ -24,16 +24,16 @@ BACKDATED = timedelta(days=2)
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
 SOON_DAYS = 30
-"""A certificate that expires within so many days is told of."""
+"""Number of days before a certificate expires in which `check_keys` reports it."""
 
 
 class KeyFileError(ValueError):
-    """A file that is no key, request or certificate, or not one that can be used here."""
+    """A file that is not a key, request or certificate, or that cannot be used here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a request or a certificate says."""
+    """Content of a request or a certificate."""
 
     path: Path
     kind: str
@@ -42,20 +42,20 @@ class About:
     """Common name."""
     hosts: tuple[str, ...]
     fingerprint: str
-    """Of the public key: the same for a key's request and its certificate."""
+    """Fingerprint of the public key, which is the same for a key's request and its certificate."""
     issuer: str = ""
     begins: datetime | None = None
     ends: datetime | None = None
     is_authority: bool = False
 
     def days_left(self, now: datetime) -> float:
-        """Until it expires."""
+        """Return the number of days until the certificate expires."""
         assert self.ends is not None, "a certificate"
         return (self.ends - now) / timedelta(days=1)
 
 
 def make_authority(folder: Path, name: str) -> tuple[Path, Path]:
-    """A key, `ca.key`, and a certificate, `ca.pem`, that signs others; neither may be there yet."""
+    """Make a key, `ca.key`, and a certificate, `ca.pem`, that signs others. Neither file may exist yet."""
     from cryptography import x509
 
     key_path, path = folder / "ca.key", folder / "ca.pem"
@@ -71,7 +71,7 @@ def make_authority(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def make_request(folder: Path, name: str, hosts: Sequence[str] = ()) -> tuple[Path, Path]:
-    """A key, `NAME.key`, that stays here, and a request, `NAME.csr`, for the one who signs.
+    """Make a key, `NAME.key`, that stays on this machine, and a request, `NAME.csr`, for the authority.
 
     Parameters
     ----------
@@ -93,16 +93,17 @@ def make_request(folder: Path, name: str, hosts: Sequence[str] = ()) -> tuple[Pa
 
 
 def sign(request: Path, folder: Path, out: Path | None = None, *, hosts: Sequence[str] = ()) -> Path:
-    """A certificate for a request, signed by the authority in a folder; beside the request, if not said otherwise.
+    """Sign a request with the authority in a folder, and return the path of the certificate.
 
     Parameters
     ----------
     request : Path
     folder : Path
-        With `ca.key` and `ca.pem`.
+        Folder with `ca.key` and `ca.pem`.
     out : Path, optional
+        Path of the certificate; by default in the folder of the request.
     hosts : sequence of str
-        Beside those of the request.
+        Names or addresses in addition to those of the request.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
@@ -138,7 +139,7 @@ def sign(request: Path, folder: Path, out: Path | None = None, *, hosts: Sequenc
 
 
 def fingerprint(public: Any) -> str:
-    """Of a public key: half of its digest, in pairs of digits."""
+    """Return the fingerprint of a public key: half of its digest, in pairs of hexadecimal digits."""
     from cryptography.hazmat.primitives import serialization
 
     content = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -146,7 +147,7 @@ def fingerprint(public: Any) -> str:
 
 
 def look(path: Path) -> About:
-    """What a certificate or a request says."""
+    """Read a certificate or a request."""
     from cryptography import x509
 
     found = _load(path)
@@ -174,13 +175,13 @@ def look(path: Path) -> About:
 
 
 def check_keys(ca: Path, certificate: Path, key: Path, name: str) -> list[str]:
-    """Raise KeyFileError if a party cannot use its files, all that is wrong at once; returns what expires soon.
+    """Check a party's files; raise KeyFileError with all problems at once. Return notes on what expires soon.
 
     Parameters
     ----------
     ca, certificate, key : Path
     name : str
-        That the study says the certificate has.
+        Common name of the certificate, from the study.
     """
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
@@ -231,7 +232,7 @@ def check_keys(ca: Path, certificate: Path, key: Path, name: str) -> list[str]:
     return notes
 
 
-# What x509 needs
+# Helpers for x509
 
 
 def _load(path: Path) -> x509.Certificate | x509.CertificateSigningRequest:
@@ -252,7 +253,7 @@ def _load(path: Path) -> x509.Certificate | x509.CertificateSigningRequest:
 
 
 def _new_key(path: Path) -> Any:
-    """A key on P-256, written so that only its owner can read it."""
+    """Make a P-256 key and write it to a file that only its owner can read."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -1,4 +1,4 @@
-"""What a party has sent, to which neighbour and in which form: a line of JSON for each run, in its folder."""
+"""Ledger of what a party sent, to which neighbour and in which form: one line of JSON per run, in its folder."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ PLAIN = {
 
 
 class Ledger:
-    """Counts the messages of one run.
+    """Counter of the messages of one run.
 
     Parameters
     ----------
     names : sequence of str
-        Of all agents, by number.
+        Names of all agents, by number.
     """
 
     def __init__(self, names: Sequence[str]):
@@ -45,7 +45,7 @@ class Ledger:
         self.count(message.receiver, message.kind, form, message.n_bytes, len(message.decision))
 
     def count(self, receiver: int, kind: str, form: str, n_bytes: int, n_decisions: int = 0) -> None:
-        """Count something that is about to be sent."""
+        """Count content that is about to be sent."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         empty = {"messages": 0, "bytes": 0, "decisions, plain": 0, "first": now}
         line = self._lines.setdefault((self.names[receiver], kind, form), empty)
@@ -55,7 +55,7 @@ class Ledger:
         line["last"] = now
 
     def _form(self, agent: Agent, message: Message) -> str:
-        """What a sum is on its link, by the schedule that the agent follows."""
+        """Return the form of a sum on its link, from the schedule that the agent follows."""
         if agent.state.meeting:
             return "sum"
         roles = agent.roles
@@ -65,7 +65,7 @@ class Ledger:
         return self._forms[1].get(ends, "sum")
 
     def write(self, folder: Path, purpose: str) -> list[str]:
-        """Add a line to the party's ledger, whole or not at all; returns what went wrong with it."""
+        """Append a line to the party's ledger, in full or not at all. Return a message for each failure."""
         lines = [{"to": to, "kind": kind, "form": form, **line} for (to, kind, form), line in self._lines.items()]
         if not lines:
             return []

@@ -1,4 +1,4 @@
-"""On which lines of a TOML text its keys are: the parser of the standard library does not tell."""
+"""Line numbers of the keys of a TOML text, which the parser of the standard library does not report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BLANK = " \t\r\n"
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    r"""Line, from 1, of every table and key of a text that is known to be TOML; not of keys in `{ }`.
+    r"""Return the line, from 1, of every table and key of a valid TOML text, except for keys in `{ }`.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def key_lines(text: str) -> dict[Key, int]:
 
 
 def line_of(lines: dict[Key, int], key: Key) -> int:
-    """Line of a key, or of the table that has or should have it; 1 if there is none."""
+    """Return the line of a key, or else of the table that has or should have it, or else 1."""
     while key:
         if key in lines:
             return lines[key]
@@ -54,7 +54,7 @@ def _end_of_line(text: str, place: int) -> int:
 
 
 def _read_key(text: str, place: int) -> tuple[Key, int]:
-    """A dotted key, and the place of the `=` or `]` behind it."""
+    """Read a dotted key. Return it and the position of the `=` or `]` after it."""
     parts: list[str] = []
     while True:
         while text[place] in " \t":
@@ -76,7 +76,7 @@ def _read_key(text: str, place: int) -> tuple[Key, int]:
 
 
 def _end_of_string(text: str, place: int) -> int:
-    """Behind the string that begins here."""
+    """Return the position after the string that begins at `place`."""
     mark = text[place]
     if text.startswith(mark * 3, place):
         mark *= 3
@@ -84,13 +84,13 @@ def _end_of_string(text: str, place: int) -> int:
     while not text.startswith(mark, place):
         place += 2 if text[place] == "\\" and mark[0] == '"' else 1
     place += len(mark)
-    while len(mark) == 3 and text.startswith(mark[0], place):  # quotes that the string ends with
+    while len(mark) == 3 and text.startswith(mark[0], place):  # the string may end with quotes of its own
         place += 1
     return place
 
 
 def _skip_value(text: str, place: int) -> int:
-    """Behind the value that begins here: at the end of a line on which no bracket is open."""
+    """Return the position after the value that begins at `place`: the end of a line with no open bracket."""
     depth = 0
     while place < len(text):
         if text[place] in "\"'":

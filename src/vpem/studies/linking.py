@@ -1,4 +1,4 @@
-"""Links of a study: by the name of a shape, or pair by pair."""
+"""Links of a study, given as the name of a shape or as pairs of parties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINKS = ("star", "tree", "ring", "path", "complete")
 
 
 def named_links(value: Any) -> str | list[list[str]]:
-    """The name of a shape, or pairs of names; ValueError if it is neither."""
+    """Validate links: return the name of a shape or pairs of names; raise ValueError for anything else."""
     pairs = isinstance(value, list) and value
     if pairs and all(
         isinstance(link, list) and len(link) == 2 and all(isinstance(e, str) for e in link) for link in value
@@ -23,7 +23,7 @@ def named_links(value: Any) -> str | list[list[str]]:
 
 
 def drawn_links(shape: str, n_parties: int) -> tuple[tuple[int, int], ...]:
-    """Links of a shape; a tree has two branches wherever it can, in the order of the parties."""
+    """Return the links of a shape. A tree is a complete binary tree, in the order of the parties."""
     path = [(number, number + 1) for number in range(n_parties - 1)]
     drawn = {
         "tree": [((number - 1) // 2, number) for number in range(1, n_parties)],
@@ -35,7 +35,7 @@ def drawn_links(shape: str, n_parties: int) -> tuple[tuple[int, int], ...]:
 
 
 def listed_links(found: Fields, links: list[list[str]], names: list[str]) -> tuple[tuple[int, int], ...]:
-    """Links from pairs of names."""
+    """Return links from pairs of names, and add a problem to `found` for each invalid pair or unconnected party."""
     place, pairs = ("network", "links"), set()
     for one, other in links:
         texts = [

@@ -1,4 +1,4 @@
-"""All parties of a study on one machine, each as if it were alone: to try a study out."""
+"""Try a study out: run all its parties on one machine, each as if it were alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COPY, AUTHORITY = "study-here.toml", "authority"
 
 
 def find_files(study: Study, folder: Path) -> dict[str, PartyFile]:
-    """The parties' own files, in a folder and those below it."""
+    """Find the parties' own files in a folder and its subfolders."""
     found: dict[str, PartyFile] = {}
     for path in sorted([*folder.glob("*.toml"), *folder.glob("*/*.toml")]):
         try:
@@ -38,7 +38,7 @@ def find_files(study: Study, folder: Path) -> dict[str, PartyFile]:
 
 
 def local_copy(study: Study, folder: Path) -> Path:
-    """A copy of the shared file with addresses on this machine, at ports that are free."""
+    """Write a copy of the shared file with addresses on this machine, at free ports. Return its path."""
     holders = [socket.create_server(("127.0.0.1", 0)) for _ in study.names]
     addresses = {
         name: f"127.0.0.1:{holder.getsockname()[1]}" for name, holder in zip(study.names, holders, strict=True)
@@ -51,7 +51,7 @@ def local_copy(study: Study, folder: Path) -> Path:
 
 
 def make_keys(study: Study, files: Mapping[str, PartyFile]) -> list[str]:
-    """Keys for the parties that have none, signed by an authority for this machine alone; whose they are."""
+    """Make keys for the parties without keys, signed by an authority for this machine alone. Return their names."""
     without = [name for name, own in files.items() if not own.keys.key.exists()]
     if not without:
         return []

@@ -1,10 +1,10 @@
-"""Rows that parties have in common, found by tokens before the fit: one party's part, over the study's links."""
+"""One party's part in matching rows by tokens before the fit, over the study's links."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -26,29 +26,31 @@ if TYPE_CHECKING:
     from vpem.reading.coding import Codes
 
 SAVED = "matched"
-"""File of the result, in the party's folder: numbers of rows, and no id."""
+"""Name of the result's file in the party's folder. It contains row numbers and no ids."""
 
 
 @dataclass(frozen=True, eq=False)
 class Unmatched:
-    """A party's table before its rows have been matched; without a table for a server."""
+    """A party's table before its rows are matched. A server has no table."""
 
     rows: Rows | None = None
     ids: Sequence[bytes] | None = None
     notes: tuple[str, ...] = ()
     salt: str = ""
-    """Of the study."""
+    """Salt of the study."""
+    is_outer: bool = False
+    """True if the study has the union of the parties' rows, instead of the intersection."""
 
     @property
     def digest(self) -> str:
-        """Of the ids, for the party itself: its saved result is of these."""
+        """Digest of the ids, by which the party checks that its saved result belongs to them."""
         found = hashlib.sha256()
         for name in self.ids or ():
             found.update(len(name).to_bytes(4, "big") + name)
         return found.hexdigest()
 
     def placed(self, matched: Matched) -> PartyRows:
-        """The table's rows as rows of the common one; the party has gaps where it has no row."""
+        """Return the table's rows in the order of the matched rows, with NaN in rows that the party lacks."""
         assert self.rows is not None, "a party has rows"
         assert self.rows.keys is not None, "with ids"
         assert self.ids is not None, "which are spelled"
@@ -61,26 +63,28 @@ class Unmatched:
         row_keys[matched.rows[kept]] = spelled_keys((self.ids[row] for row in kept.tolist()), self.salt)
         keys = {name: [texts[row] for row in kept.tolist()] for name, texts in self.rows.keys.items()}
         names = ", ".join(f"{count:,} of {name}" for name, count in matched.counts.items())
-        note = f"{matched.n_rows:,} common rows, from {names}; {len(kept):,} are this party's"
+        whose = "that some party has" if self.is_outer else "in common"
+        note = f"{matched.n_rows:,} rows {whose}, from {names}; {len(kept):,} are this party's"
         notes, words = (*self.notes, note), self.rows.words
-        return PartyRows(self.rows.names, values, order, keys, matched.digest, notes, row_keys, words)
+        about: Any = {"words": words, "gap_words": self.rows.gap_words, "counts": matched.counts}
+        return PartyRows(self.rows.names, values, order, keys, matched.digest, notes, row_keys, **about)
 
 
 def read_unmatched(party: PartyFile, study: Study, table: Any = None, codes: Codes = False) -> Unmatched:
-    """A party's table, with ids spelled as the study says."""
+    """Read a party's table and spell its ids by the study's rule."""
     rows = read_table(party, table, codes=codes)
     spelled, notes = spell_ids(rows, study.spelling, party.table if table is None else table)
-    return Unmatched(rows, spelled, (*rows.notes, *notes), study.salt)
+    return Unmatched(rows, spelled, (*rows.notes, *notes), study.salt, study.match == "outer")
 
 
 class MatchSession:
-    """A matching as engines run sessions; see `vpem.transports.running`.
+    """Session in which an engine runs a matching; see `vpem.transports.running`.
 
     Parameters
     ----------
     matching : Matching
     ledger : Ledger
-        Counts what is sent.
+        Counter of what is sent.
     """
 
     HEADER_BYTES = Matching.HEADER_BYTES
@@ -90,7 +94,7 @@ class MatchSession:
 
     @property
     def agent(self) -> Any:
-        """What an engine asks of an agent."""
+        """Attributes of an agent that an engine reads."""
         one = self.matching
         return SimpleNamespace(
             number=one.number,
@@ -103,41 +107,41 @@ class MatchSession:
 
     @property
     def connected(self) -> frozenset[int]:
-        """Neighbours whose links are of use."""
+        """Neighbours whose links are still needed."""
         return self.matching.connected
 
     @property
     def losses(self) -> dict[int, str]:
-        """What neighbours were lost for."""
+        """Neighbour to the reason for which it was lost."""
         return self.matching.losses
 
     def abandon(self, peer: int) -> list[Any]:
-        """All must be there for a matching."""
+        """Raise ValueError: a matching needs all parties."""
         raise ValueError(
             f"expected all parties while rows are matched, got it without agent {peer}; try --fresh later"
         )
 
     def expects(self, peer: int, start: bytes) -> int:
-        """Length of the frame that begins so."""
+        """Return the length of the frame that begins with these bytes."""
         return self.matching.expects(peer, start)
 
     def send_early(self, _: Callable[[list[Frame]], object]) -> None:
-        """Frames are few, and are returned at the end of an event."""
+        """Do nothing: frames are few, and each event returns them at its end."""
 
     def start(self) -> list[Frame]:
-        """Begin."""
+        """Start the matching."""
         return self._counted(self.matching.start())
 
     def connect(self, peer: int) -> list[Frame]:
-        """There is a link."""
+        """Handle a new link."""
         return self._counted(self.matching.connect(peer))
 
     def disconnect(self, peer: int) -> list[Frame]:
-        """A link has ended."""
+        """Handle the end of a link."""
         return self._counted(self.matching.disconnect(peer))
 
     def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
-        """Take a whole frame."""
+        """Handle a complete frame."""
         return self._counted(self.matching.receive(peer, frame))
 
     def _counted(self, frames: list[Frame]) -> list[Frame]:
@@ -151,12 +155,11 @@ def make_matching(
     number: int,
     unmatched: Unmatched,
     credentials: Credentials | None,
-    tell: Callable[[int, int], object] = lambda _, __: None,
+    **about: Any,
 ) -> Matching:
-    """One agent's part."""
-    return Matching(
-        number, study.matching, unmatched.ids, bytes.fromhex(study.salt), credentials=credentials, tell=tell
-    )
+    """Make one agent's part of the matching, with the arguments of `Matching`."""
+    salt = bytes.fromhex(study.salt)
+    return Matching(number, study.matching, unmatched.ids, salt, credentials=credentials, **about)
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -166,34 +169,33 @@ class _Saved(msgspec.Struct, frozen=True):
     digest: str
     counts: dict[str, int]
     rows: bytes
+    is_final: bool = True
 
 
 NOTHING = Matched(np.empty(0, dtype=np.int64), 0, "", {})
-"""What an agent without rows has."""
+"""Result of an agent without rows."""
 
 
-def save_matched(folder: Path, study: Study, unmatched: Unmatched, found: Matched | None) -> None:
-    """Keep a result, whole or not at all."""
+def save_matched(
+    folder: Path, study: Study, unmatched: Unmatched, found: Matched | None, *, is_final: bool = True
+) -> None:
+    """Save a result, in full or not at all. A final result is one that all parties share."""
     one = NOTHING if found is None else found
+    rows = one.rows.astype("<i8").tobytes()
     content = _Saved(
-        study.digest, unmatched.digest, one.n_rows, one.digest, dict(one.counts), one.rows.astype("<i8").tobytes()
+        study.digest, unmatched.digest, one.n_rows, one.digest, dict(one.counts), rows, is_final=is_final
     )
     with replacing(folder / SAVED) as unfinished:
         unfinished.write_bytes(msgspec.msgpack.encode(content))
 
 
-def load_matched(folder: Path, study: Study, unmatched: Unmatched) -> Matched | None:
-    """The result of an earlier matching of the same study and ids; None if there is none."""
+def load_matched(folder: Path, study: Study, unmatched: Unmatched) -> tuple[Matched | None, bool]:
+    """Load the result of an earlier matching of the same study and ids, or None; and True if it is final."""
     try:
         found = msgspec.msgpack.decode((folder / SAVED).read_bytes(), type=_Saved)
     except (FileNotFoundError, msgspec.DecodeError):
-        return None
+        return None, False
     if (found.study, found.ids) != (study.digest, unmatched.digest):
-        return None
+        return None, False
     rows = np.frombuffer(found.rows, "<i8").astype(np.int64)
-    return Matched(rows, found.n_rows, found.digest, found.counts)
-
-
-def of_matching(wiring: Any) -> Any:
-    """The study's links under a name of their own: a party may be at the fit while another ends its matching."""
-    return replace(wiring, study=f"{wiring.study}-match")
+    return Matched(rows, found.n_rows, found.digest, found.counts), found.is_final

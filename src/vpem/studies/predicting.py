@@ -1,4 +1,4 @@
-"""New rows, scored by all parties together with the model that they have fitted."""
+"""Score new rows: all parties together, with the model that they have fitted."""
 
 from __future__ import annotations
 
@@ -34,18 +34,24 @@ from vpem.transports.session import Session
 Array = NDArray[np.float64]
 
 REQUEST = "request"
-"""File with the digest of the new rows that are being scored, or were last."""
+"""Name of the file with the digest of the current or last request."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """New rows' components, in the order of the party's table."""
+    """Responsibilities and log-densities of new rows, in the order of the party's table."""
 
     ids: dict[str, list[str]]
     responsibilities: Array
-    """(n_rows, n_components)"""
+    """Shape (n_rows, n_components). NaN for rows that too few parties have for a masked sum."""
     log_densities: Array
-    """(n_rows,): of all columns; of scaled ones, if the study scales them."""
+    """Shape (n_rows,): log-density of all columns, or of the scaled columns if the study scales them. NaN for the
+    same rows."""
+
+    @property
+    def n_left_out(self) -> int:
+        """Number of rows without scores."""
+        return int(np.isnan(self.log_densities).sum())
 
 
 def predict(
@@ -60,17 +66,19 @@ def predict(
     progress: Callable[[Any], object] | bool = True,
     stop: Callable[[], bool] = lambda: False,
 ) -> Scores | None:
-    """Score new rows together with the other parties; all must take part, each with its columns of the same rows.
+    """Score new rows together with the other parties.
+
+    All parties must take part, each with its columns of the same rows.
 
     Parameters
     ----------
-    study, party : path, or what was read
-        As for `vpem.join`, with which the model was fitted; party None: the server of a star.
+    study, party : path, or the object that was read
+        As for `vpem.join`, with which the model was fitted. None as the party stands for the server of a star.
     new : path or data frame
-        The new rows, with the party's id columns. Without any column of the fit, the party counts as one that has
-        no values.
+        The new rows, with the party's id columns. If the table has no column of the fit, all values of the party are
+        missing.
     n_rows : int, optional
-        How many new rows there are, for a server.
+        Number of new rows, for a server.
     families, insecure, without, progress, stop :
         As for `vpem.join`.
 
@@ -117,7 +125,7 @@ def _ask(session: Session, values: Array | None, n_rows: int, keys: Any) -> list
 
 
 def _hello(seat: Seat, n_rows: int, rows: PartyRows | None) -> Any:
-    """The hello of a prediction: the new rows are compared in place of those of the fit."""
+    """Return the hello of a prediction, in which the new rows replace those of the fit."""
     order = None if rows is None else rows.digest
     about = {"rows": None if rows is None else n_rows, "order": order}
     return msgspec.structs.replace(seat.hello(f"predict {n_rows} rows"), **about)
@@ -136,16 +144,16 @@ def _new_rows(seat: Seat, new: Any) -> PartyRows | None:
 
 
 def _digest(rows: PartyRows | None, n_rows: int, values: Array | None) -> str:
-    """Of what is asked."""
+    """Return the digest of a request."""
     if rows is None:
         return str(n_rows)
     return hashlib.sha256(rows.digest.encode() + (b"" if values is None else values.tobytes())).hexdigest()
 
 
 def _ready(seat: Seat, session: Session, request: str, save: Callable[[list[wire.Part]], object]) -> Session:
-    """A session at the end of the fit; or in the midst of the same request, if that was interrupted.
+    """Return a session at the end of the fit, or resume the same request if it was interrupted.
 
-    A request that was refused ends there, and not the study.
+    A refused request fails by itself: the study is still usable.
     """
     path: Path = seat.party.folder / REQUEST
     state = session.agent.state
@@ -157,11 +165,11 @@ def _ready(seat: Seat, session: Session, request: str, save: Callable[[list[wire
     seen, state = state.progress.seen, state.copy()
     state.requests, state.failure = {}, None
     *kept, last = (point for point in state.checkpoints if point.number <= number)
-    # Which rows were added before, and with how many parties, is not forgotten with the last request.
+    # `seen` outlives requests: it records which rows were summed before, and with how many parties.
     state.progress = replace(last.progress, prediction=None, seen=seen)
     state.checkpoints = (*kept, replace(last, progress=state.progress))
     agent: Agent = session.agent.restored(state)
-    save(wire.StateEncoder().parts(lasting(state)))  # first: the file below says that the state is this request's
+    save(wire.StateEncoder().parts(lasting(state)))  # before the file that marks it as this request's
     with replacing(path) as unfinished:
         unfinished.write_text(request)
     return Session(agent, save_parts=save)

@@ -1,4 +1,4 @@
-"""A party's own file: where its table, its keys and its results are; no other party sees it."""
+"""A party's own file: the paths of its table, keys and results. No other party sees it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from vpem.core.network.parties import SERVER
+from vpem.reading.date_parts import is_part
 from vpem.reading.dialect import Form
+from vpem.reading.gap_words import GapWords, check_gaps
+from vpem.reading.problems import TableError
 from vpem.studies import fields
 from vpem.studies.fields import Fields, StudyFileError
 from vpem.studies.shared import Study
@@ -17,7 +20,7 @@ from vpem.studies.shared import Study
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Files of certificates: of the study's authority, and the party's own with its key."""
+    """Paths of the authority's certificate, and of the party's own certificate and key."""
 
     ca: Path
     certificate: Path
@@ -26,25 +29,25 @@ class Keys:
 
 @dataclass(frozen=True, kw_only=True)
 class PartyFile:
-    """What one party has, and where; made by `read_party` or `server_file`. Paths are whole."""
+    """Content of a party's own file, with absolute paths. Made by `read_party` or `server_file`."""
 
     party: str
     folder: Path
-    """Of state and results."""
+    """Folder of the state and the results."""
     keys: Keys
     table: Path | None = None
-    """None for a server, or if the table is given otherwise."""
+    """Path of the table; None for a server, or if the table is passed as an argument."""
     id: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
-    """Those to fit, in this order; None: all that are not ignored."""
+    """Columns to fit, in this order; None: all that are not ignored."""
     ignore: tuple[str, ...] = ()
     most_hops: int | None = None
-    """How far its columns may travel; as far as agreed, if not given."""
+    """Largest number of hops that its columns may travel; None: as many as the study allows."""
     listen: str | None = None
-    """Host and port to listen at; the port of its address on all interfaces, if not given."""
+    """Host and port to listen at; None: the port of its address, on all interfaces."""
     form: Form | None = None
     families: Mapping[str, str] = field(default_factory=dict)
-    """Of columns, by name; the party finds those that are left out from its values."""
+    """Column name to family. Families of other columns are found from their values."""
     path: Path | None = None
 
 
@@ -55,9 +58,9 @@ def read_party(path: str | os.PathLike[str], study: Study | None = None, *, has_
     ----------
     path : path
     study : Study, optional
-        In which the party must be.
+        Study that must contain the party.
     has_table : bool
-        Whether the file must name one.
+        True if the file must name a table.
     """
     found = Fields(path, "a party's own file")
     home = Path(path).resolve().parent
@@ -72,6 +75,7 @@ def read_party(path: str | os.PathLike[str], study: Study | None = None, *, has_
         "separator": found.take(("form", "separator"), fields.text, None),
         "decimal": found.take(("form", "decimal"), fields.text, None),
         "encoding": found.take(("form", "encoding"), fields.text, None),
+        "gaps": found.take(("form", "gaps"), _gaps, None),
     }
     about = {
         "id": found.take("id", fields.names, fields.MISSING if needs else ()),
@@ -83,6 +87,7 @@ def read_party(path: str | os.PathLike[str], study: Study | None = None, *, has_
     if about["columns"] and about["ignore"]:
         found.add(("ignore",), "expected columns or ignore, got both; columns alone says what is fitted")
     families = {name: found.take(("families", name), _family) for name in found.table("families")}
+    form["dates"] = {name: found.take(("dates", name), _part_of_date, "days") for name in found.table("dates")}
     folder = found.take("folder", fields.text, "results")
     found.table("keys")
     files = default_keys(home, party or "")
@@ -103,8 +108,25 @@ def read_party(path: str | os.PathLike[str], study: Study | None = None, *, has_
     )
 
 
+def _part_of_date(value: Any) -> str:
+    """Validate the conversion of a date column to numbers."""
+    if not is_part(str(value)):
+        raise ValueError(
+            "expected days, weekday or hour, with :dmy or :mdy behind it if day and month can be mistaken"
+        )
+    return str(value)
+
+
+def _gaps(value: Any) -> GapWords | None:
+    """Validate the words for gaps: a list, or a table of columns with lists."""
+    try:
+        return check_gaps(value)
+    except TableError as error:
+        raise ValueError(str(error).partition(", got ")[0]) from None
+
+
 def _family(value: Any) -> str:
-    """A family's text; what belongs to it may be found from the values."""
+    """Validate a family's text. Parameters that it leaves out are found from the values."""
     try:
         return next(iter(checked_families({"": value}).values()))
     except (TypeError, ValueError) as error:
@@ -112,8 +134,8 @@ def _family(value: Any) -> str:
 
 
 def checked_families(given: Any) -> dict[str, str]:
-    """Families of columns by name; an error if there is none of that name."""
-    from vpem.estimators.families import checked_family  # takes a while
+    """Validate families by column name; raise an error for an unknown family."""
+    from vpem.estimators.families import checked_family  # slow to import
 
     if not isinstance(given, Mapping):
         raise TypeError(f"expected families as a dict, such as {{'rain': 'zeros'}}, got {given!r}")
@@ -121,14 +143,14 @@ def checked_families(given: Any) -> dict[str, str]:
 
 
 def default_keys(home: Path, name: str) -> Keys:
-    """Where `vpem keys` writes, beside a file."""
+    """Return the paths to which `vpem keys` writes, in the folder `keys` of `home`."""
     return Keys(
         ca=home / "keys" / "ca.pem", certificate=home / "keys" / f"{name}.pem", key=home / "keys" / f"{name}.key"
     )
 
 
 def server_file(study: Study) -> PartyFile:
-    """What the server of a star has if no file says otherwise: keys and a folder beside the shared file."""
+    """Return the defaults for the server of a star: keys and results below the folder of the shared file."""
     if study.server is None:
         raise StudyFileError(f'{study.path}: expected links = "star" for a server, got {study.shape!r}')
     home = Path.cwd() if study.path is None else study.path.resolve().parent

@@ -1,7 +1,7 @@
-"""What a party has in the end: its block, the weights, its rows' components, a verdict; in memory and in its folder.
+"""A party's results: its block, the weights, its rows' components and a verdict, in memory and in its folder.
 
-Nothing of another party's columns or parameters is in it, unless the study pools columns (`hops`): then the root of a
-hub has the hub's block, and the others of the hub have none.
+They contain no columns or parameters of another party, unless the study pools columns (`hops`). Then the root of a
+hub has the hub's block, and the other members of the hub have no block.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,23 @@ from vpem.core.blocks.overall import column_moments
 from vpem.core.decisions.repair import Repair
 from vpem.core.network.parties import Network, make_network
 from vpem.core.network.traffic import Traffic
+from vpem.core.rows import Table, without_rows
 from vpem.estimators import VerticalMixture, judging
 from vpem.estimators.checks import shared_seed
+from vpem.estimators.odd_columns import check_columns
+from vpem.estimators.second_look import MOST_ROWS, some_rows
 from vpem.files import replacing
 from vpem.model_format import Fixed, HubOf, PartOf
 from vpem.models import save
+from vpem.overlap import RowSummary
 from vpem.reading import free_name, write
-from vpem.simulation.em import MixtureFit
-from vpem.simulation.model import Mixture, make_problem
+from vpem.simulation.model import Mixture, MixtureFit, make_problem
 from vpem.studies.columns import Local
+from vpem.studies.matched_rows import count_own_rows
 from vpem.studies.shared import Study
 from vpem.tables import CodedTable
 from vpem.verdict import Finding, colour, in_study
+from vpem.words import OWN_UNITS, SCALED
 
 Array = NDArray[np.float64]
 
@@ -43,33 +48,39 @@ MODEL, ROWS, REPORT, VERDICT = "model.vpem", "rows.csv", "report.html", "verdict
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartyFit:
-    """A party's view of a study that has come to an end."""
+    """One party's results of a finished study."""
 
     study: str
     party: str
     model: VerticalMixture | None
-    """Mixture of the party's own columns, with the weights of all; None if a root has its columns."""
+    """Mixture of the party's own columns, with the common weights; None if a root has its columns."""
     labels: NDArray[np.intp] | None
-    """(n_rows,): most probable component of each row, by all parties' columns; in the order of its own table."""
+    """Shape (n_rows,): most probable component of each row given all parties' columns, in the order of the party's
+    own table. -1 for rows that the fit left out because too few parties have them for a masked sum."""
     responsibilities: Array | None
-    """(n_rows, n_components): likewise."""
+    """Shape (n_rows, n_components): in the same order. NaN for rows that the fit left out."""
     ids: dict[str, list[str]]
-    """By id column, in the same order."""
+    """Id column to the ids of the rows, in the same order."""
     verdict: list[Finding]
     n_iter: int
     converged: bool
     lower_bound: float
-    """Log-likelihood per row of all columns; of scaled ones, if the study scales them."""
+    """Log-likelihood per used row, of all columns, or of the scaled columns if the study scales them."""
     folder: Path
+    rows: RowSummary
+    """Number of rows of each party, of common rows and of used rows, and the gaps of the party's own columns."""
+    is_scaled: bool = False
+    """True if `lower_bound` is that of columns which each party has divided by their standard deviations. No party
+    knows the others' deviations. The model that `vpem assemble` makes has the likelihood of the unscaled columns."""
 
     @property
     def colour(self) -> str:
-        """Of the verdict: "green", "amber" or "red"."""
+        """Colour of the verdict: "green", "amber" or "red"."""
         return colour(self.verdict)
 
 
 def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, received: int) -> PartyFit:
-    """Make a finished agent's results, and write them to its folder, each whole or not at all."""
+    """Make a finished agent's results and write them to its folder, each file in full or not at all."""
     from vpem.report import write_report
 
     found = agent.model
@@ -77,18 +88,23 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
     network, rows = agent.roles.network, local.rows
     model: VerticalMixture | None = None
     verdict: list[Finding] = []
+    own_rows = count_own_rows(study, agent, local)
     if found.block is not None:
         names = _own_names(agent, network, local)
         model = _own_model(study, agent, local, len(names), (sent, received))
         model.feature_names_in_, model.n_features_in_ = np.array(names, dtype=object), len(names)
-        model._judge(model._facts)  # with the columns' names
+        model.rows_ = own_rows
+        model._judge(replace(model._facts, rows=own_rows))  # again, now with the columns' names
         verdict = [*map(in_study, model.verdict_)]
-    joint = found.responsibilities
+    joint, holders = found.responsibilities, agent.holders
+    used = np.ones(len(rows), dtype=np.bool_) if holders is None else holders.used
+    if joint is not None:
+        joint = np.where(used[:, None], joint, np.nan)
     fit = PartyFit(
         study=study.name,
         party=agent.name,
         model=model,
-        labels=None if joint is None else rows.as_in_table(joint.argmax(axis=1)),
+        labels=None if joint is None else rows.as_in_table(np.where(used, joint.argmax(axis=1), -1)),
         responsibilities=None if joint is None else rows.as_in_table(joint),
         ids=rows.keys,
         verdict=verdict,
@@ -96,6 +112,8 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
         converged=found.converged,
         lower_bound=found.history[-1] if found.history else float("-inf"),
         folder=folder,
+        rows=own_rows,
+        is_scaled=local.units.scale is not None,
     )
     if model is not None:
         save(model, folder / MODEL, part=_part(study, agent, local, model))
@@ -103,7 +121,11 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
             title = f"{study.name}: columns of {agent.name}"
             others = [str(one) for one in network.parties if str(one) != agent.name]
             write_report(
-                _seen(model, joint, others), _table(agent, local), folder / REPORT, title=title, wording=in_study
+                _seen(model, joint[used], others),
+                _table(agent, local, used),
+                folder / REPORT,
+                title=title,
+                wording=in_study,
             )
     write_rows(folder / ROWS, fit.ids, fit.responsibilities)
     write_verdict(folder / VERDICT, fit)
@@ -113,18 +135,23 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
 def write_rows(
     path: Path, ids: dict[str, list[str]], joint: Array | None, log_densities: Array | None = None
 ) -> None:
-    """Ids, components and their probabilities; nothing if the party does not know them."""
+    """Write ids, components and probabilities, empty for rows without them. Write no file if `joint` is None."""
     if joint is None:
         return
-    found: dict[str, Any] = {"component": joint.argmax(axis=1)}
+    is_empty = np.isnan(joint).any(axis=1)
+
+    def cells(values: NDArray[Any]) -> Any:
+        return np.ma.masked_array(values, mask=is_empty)
+
+    found: dict[str, Any] = {"component": cells(joint.argmax(axis=1))}
     if log_densities is not None:
-        found["log_density"] = log_densities
-    found |= {f"probability_{number}": joint[:, number] for number in range(joint.shape[1])}
+        found["log_density"] = cells(log_densities)
+    found |= {f"probability_{number}": cells(joint[:, number]) for number in range(joint.shape[1])}
     write(path, {**{free_name(name, found): texts for name, texts in ids.items()}, **found})
 
 
 def write_verdict(path: Path, fit: PartyFit) -> None:
-    """The verdict as JSON."""
+    """Write the verdict as JSON."""
     content = {
         "study": fit.study,
         "party": fit.party,
@@ -133,13 +160,15 @@ def write_verdict(path: Path, fit: PartyFit) -> None:
         "iterations": fit.n_iter,
         "converged": fit.converged,
         "lower_bound": fit.lower_bound,
+        "lower_bound_of": SCALED if fit.is_scaled else OWN_UNITS,
+        "rows": asdict(fit.rows),
     }
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _own_names(agent: Agent, network: Network, local: Local) -> list[str]:
-    """Of the columns of the party's block; those of others that were pooled have numbers."""
+    """Return the column names of the party's block. Pooled columns of other parties have numbers."""
     position, names = agent.roles.position_of[agent.number], list[str]()
     for member in network.hub(position).members:
         party = str(network.parties[member])
@@ -148,24 +177,24 @@ def _own_names(agent: Agent, network: Network, local: Local) -> list[str]:
     return names
 
 
-def _table(agent: Agent, local: Local) -> Any:
-    """The block's rows in their own units: the party's own, or what it has pooled."""
+def _table(agent: Agent, local: Local, used: NDArray[np.bool_]) -> Any:
+    """Return the block's used rows in their original units: the party's own columns, or the pooled columns."""
     if agent.state.pooled is not None:
-        return agent.state.pooled
-    values = local.as_in_table()
+        return agent.state.pooled[used]
+    values = local.as_in_table()[used]
     return CodedTable(values, local.rows.names, local.labels) if local.families else values
 
 
 def _own_model(study: Study, agent: Agent, local: Local, n_columns: int, n_bytes: tuple[int, int]) -> VerticalMixture:
-    """The party's block as a mixture of its own columns, with the facts that the party knows of it."""
+    """Return the party's block as a mixture of its own columns, with the facts that the party knows about it."""
     own = make_network({agent.name: list(range(n_columns))}, "star" if study.server is not None else "path")
     found, agreement = agent.model, agent.identity.agreement
     assert found is not None, "it is done"
     assert found.block is not None, "at a root"
     assert found.weights is not None, "at a root"
-    table = np.zeros((len(own.agents), 4), dtype=np.int64)
-    table[0, [1, 3]] = n_bytes
-    traffic = Traffic(own.agents, table, agent.state.round & ((1 << EPOCH_BITS) - 1))
+    counted = np.zeros((len(own.agents), 4), dtype=np.int64)
+    counted[0, [1, 3]] = n_bytes
+    traffic = Traffic(own.agents, counted, agent.state.round & ((1 << EPOCH_BITS) - 1))
     mine = tuple(repair for repair in agent.repairs if repair.party == agent.name)
     result = MixtureFit(
         Mixture(agreement.settings.density, found.weights[None].copy(), (found.block,)),
@@ -185,32 +214,37 @@ def _own_model(study: Study, agent: Agent, local: Local, n_columns: int, n_bytes
         agreement.summation,
         agreement.settings,
         shared_seed(study.seed),
-        replace(local.units, shift=0.0),  # of the sum over all parties' columns, which this party does not know
+        replace(local.units, shift=0.0),  # the shift sums over all parties' columns, which this party does not know
         result,
         traffic,
     )
     model.repairs_ = list(mine)
     model._stream, model._stream_is_lost = None, False
-    pooled = agent.state.pooled
-    problem = make_problem(
-        local.X if pooled is None else pooled, own, agreement.summation, agreement.settings.density
-    )
-    facts = judging.gather_facts(problem, agreement.settings, result, None)
+    pooled, holders, joint = agent.state.pooled, agent.holders, found.responsibilities
+    table: Table = local.X if pooled is None else pooled
+    if holders is not None:
+        table, joint = without_rows(table, holders), None if joint is None else joint[holders.used]
+    problem = make_problem(table, own, agreement.summation, agreement.settings.density)
+    facts = judging.gather_facts(problem, agreement.settings, result, None, holders=holders)
     factor, needed = judging.sum_facts(agreement.summation, agent.roles.network)
-    counts = () if found.responsibilities is None else tuple(found.responsibilities.sum(axis=0).tolist())
+    counts = () if joint is None else tuple(joint.sum(axis=0).tolist())
     known: Any = {"converged": found.converged, "effective_rows": counts}
+    values = local.as_in_table() if pooled is None else pooled
+    known |= check_columns(values[some_rows(len(values))], values[:MOST_ROWS], [np.arange(n_columns)], local.families)
     model._facts = replace(facts, error_factor=factor, rounds_needed=needed, **known)
     return model
 
 
 def _part(study: Study, agent: Agent, local: Local, model: VerticalMixture) -> PartOf:
-    """What must be known to put parts together."""
+    """Return the data that `vpem assemble` needs to combine the parties' parts."""
     network = agent.roles.network
     number = network.hub_of[agent.roles.position_of[agent.number]]
     assert number is not None, "a party"
-    scale, log_scales = local.units.scale, 0.0
+    scale, log_scales, values, holders = local.units.scale, 0.0, local.rows.values, agent.holders
+    if holders is not None:
+        values = values[holders.used]
     if scale is not None:
-        log_scales = float(column_moments(local.rows.values)[0] @ np.log(scale))
+        log_scales = float(column_moments(values)[0] @ np.log(scale))
     members = ",".join(map(str, network.parties))
     digest = hashlib.sha256(f"{study.digest} {local.rows.digest} {members}".encode()).hexdigest()
     return PartOf(
@@ -223,7 +257,7 @@ def _part(study: Study, agent: Agent, local: Local, model: VerticalMixture) -> P
         hubs=[HubOf(int(hub.root), list(map(int, hub.members))) for hub in network.hubs],
         block=int(number),
         names=list(map(str, model.feature_names_in_)),
-        n_rows=len(local.rows),
+        n_rows=len(values),
         log_scales=log_scales,
         repairs=[_fixed(repair) for repair in agent.repairs],
     )
@@ -234,13 +268,13 @@ def _fixed(repair: Repair) -> Fixed:
 
 
 def _seen(model: VerticalMixture, joint: Array, others: list[str]) -> VerticalMixture:
-    """A party's model whose rows have the components that all parties' columns give them; with the others' names."""
+    """Copy a party's model for its report, with responsibilities from all parties' columns and the others' names."""
 
     def evaluate(X: Any) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
         yield joint, np.zeros(len(X)), np.ones(len(X), dtype=np.bool_)
 
     seen = copy(model)
-    # With a common sum all roots see the same; otherwise a party does not know what the others see.
+    # With a common sum all roots have the same responsibilities; otherwise a party does not know those of the others.
     between = 0.0 if model._summation.is_common else np.nan
     seen.__dict__.update(_evaluate=evaluate, others=others, disagreement_=between)
     return seen

@@ -1,4 +1,4 @@
-"""One agent's place in a study: its files, read and checked before anything is sent."""
+"""One agent's seat in a study: its files, read and checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seat:
-    """One agent's place in a study: what it needs to begin."""
+    """Everything that one agent of a study needs to start."""
 
     study: Study
     party: PartyFile
     number: int
     local: Local | None
-    """None for a server."""
+    """The party's own rows and columns; None for a server."""
     tls: Tls | None
     notes: tuple[str, ...] = ()
     unmatched: Unmatched | None = None
-    """What has to be matched before the fit."""
+    """Table whose rows must be matched before the fit; None if there is nothing to match."""
+    kept: Matched | None = None
+    """Result of a matching, if this party does not know yet whether all parties have saved it."""
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """Of all that a checkpoint belongs to."""
+        """Digests of the study, rows and table that a checkpoint belongs to."""
         if self.local is None:
             return self.study.digests
         rows, scale = self.local.rows, self.local.units.scale
@@ -59,7 +61,7 @@ class Seat:
 
     @property
     def n_bytes(self) -> int:
-        """Room for checkpoints and results, roughly: three of responsibilities, and the rows as text."""
+        """Approximate bytes of checkpoints and results: three sets of responsibilities, and the rows as text."""
         if self.local is None:
             return 2**20
         rows, k = len(self.local.rows), self.study.model.components
@@ -67,7 +69,7 @@ class Seat:
         return 2**20 + 2 * (8 * 8 * rows * k + 4 * pooled) + 25 * rows * (k + 2)
 
     def agent(self) -> Agent:
-        """An agent that has not begun."""
+        """Return an agent that has not started."""
         return Agent(
             self.number,
             self.study.neighbours(self.number),
@@ -80,12 +82,12 @@ class Seat:
         )
 
     def known_by(self, rows: PartyRows) -> NDArray[np.int64] | None:
-        """Keys by which rows are known again, where sums are masked; None elsewhere."""
+        """Return the keys that identify rows if sums are masked; else None."""
         return rows.row_keys if self.study.is_masked else None
 
     @cached_property
     def credentials(self) -> CertificateCredentials | None:
-        """To sign what the agent tells of itself; None without certificates."""
+        """Credentials with which the agent signs its own record; None without certificates."""
         if self.tls is None:
             return None
         names = {member.name: member.certificate for member in self.study.members}
@@ -94,7 +96,7 @@ class Seat:
         return CertificateCredentials(*files, self.study.digest, names, fingerprints)
 
     def hello(self, purpose: str = "fit") -> Hello:
-        """What neighbours compare."""
+        """Return the hello, whose fields neighbours compare."""
         rows = None if self.local is None else self.local.rows
         return Hello(
             name=self.study.names[self.number],
@@ -106,7 +108,10 @@ class Seat:
         )
 
     def wiring(self) -> Wiring:
-        """Links to the neighbours: a star's parties open them, and of two parties the one with the smaller number."""
+        """Return the links to the neighbours. The agent with the smaller number opens each link.
+
+        So the parties of a star open the links to its server.
+        """
         members, me = self.study.members, self.number
         peers = tuple(
             Peer(
@@ -124,7 +129,7 @@ class Seat:
 
 
 def _listening(address: str) -> str:
-    """On all interfaces at the port that others know; on this machine's own if it is only reached from there."""
+    """Return the port of the address on all interfaces, or the address itself if it is a loopback address."""
     host, _, port = address.rpartition(":")
     return address if host in LOOPBACK else f"0.0.0.0:{port}"
 
@@ -138,20 +143,20 @@ def take_seat(
     fresh: bool = False,
     families: Mapping[str, str] | str | None = None,
 ) -> Seat:
-    """Read and check all that an agent needs; raises before anything is sent or written.
+    """Read and check everything that an agent needs; raise an error before anything is sent or written.
 
     Parameters
     ----------
     study : path or Study
     party : path, PartyFile or None
-        None: the server of a star.
+        None stands for the server of a star.
     table : path or data frame, optional
-        In place of the one that the party's file names.
+        Replaces the table that the party's file names.
     insecure : bool
     fresh : bool
-        Forget which rows were matched.
+        Ignore the saved result of an earlier matching.
     families : dict, optional
-        Of the party's columns, before what its file says.
+        Families of the party's columns, which override those of its file.
     """
     shared = study if isinstance(study, Study) else read_study(study)
     if party is None:
@@ -185,8 +190,8 @@ def take_seat(
         seat = Seat(
             study=shared, party=own, number=number, local=None, tls=tls, notes=tuple(notes), unmatched=unmatched
         )
-        found = None if fresh else load_matched(own.folder, shared, unmatched)
-        return seat if found is None else matched_seat(seat, found)
+        found, is_final = (None, False) if fresh else load_matched(own.folder, shared, unmatched)
+        return replace(seat, kept=found) if found is None or not is_final else matched_seat(seat, found)
     if is_party:
         rows = read_rows(own, shared.salt, table, codes=codes)
         notes += rows.notes
@@ -196,7 +201,7 @@ def take_seat(
 
 
 def matched_seat(seat: Seat, found: Matched) -> Seat:
-    """A seat whose rows have been matched."""
+    """Return the seat with its rows matched."""
     unmatched = seat.unmatched
     if unmatched is None or unmatched.rows is None:
         return replace(seat, unmatched=None)

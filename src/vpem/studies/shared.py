@@ -1,4 +1,4 @@
-"""What all parties of a study share: what is fitted, who takes part, how they are linked."""
+"""Data that all parties of a study share: the options of the fit, the members and their links."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from vpem.estimators import VerticalMixture
 
 MASKED = "masked"
-"""The sum of a study that says nothing else."""
+"""Default sum of a study."""
 AUTO = "auto"
 FAMILIES = (GAUSSIAN, AUTO)
-"""All columns are Gaussian; or each party decides on its own, by itself."""
+"""Either all columns are Gaussian, or each party decides on the families of its own columns."""
 MATCHES = ("same", "inner", "outer")
 SAME_AS_EVER = ("families", GAUSSIAN)
-"""What studies had before they could choose: their digests stay the same."""
+"""Field and value left out of digests, so that studies from before this field existed keep their digests."""
 DIGITS = 8
-"""Of a digest of one field."""
+"""Hexadecimal digits of the digest of one field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is fitted, as the options of `vpem fit` have it."""
+    """Options of the fit, named as those of `vpem fit`."""
 
     components: int
     covariance: str = "full"
@@ -66,14 +66,14 @@ class Member:
     certificate: str
     """Common name of its certificate."""
     fingerprint: str | None = None
-    """Of its key, as `vpem keys show` says it; None: any key that the authority has certified for this name."""
+    """Fingerprint of its key (see `vpem keys show`); None: any key that the authority certified for this name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What all parties have agreed on; made by `read_study`.
+    """Everything that all parties have agreed on; made by `read_study`.
 
-    Agents are numbered as the parties in the file; the server of a star is the last.
+    Agents are numbered in the order of the parties in the file. The server of a star has the last number.
     """
 
     name: str
@@ -83,26 +83,26 @@ class Study:
     shape: str
     """One of `LINKS`, or "list"."""
     links: tuple[tuple[int, int], ...]
-    """Between agents, the smaller number first."""
+    """Pairs of agents, the smaller number first."""
     salt: str
-    """Of the rows' digests, in hexadecimal digits."""
+    """Salt of the rows' digests, in hexadecimal digits."""
     seed: int = 0
     patience: float = 3600.0
-    """Seconds after which the others no longer wait for one that is away."""
+    """Seconds for which the others wait for an absent agent."""
     lease: float = 10.0
-    """Seconds of silence after which a link has ended."""
+    """Seconds of silence after which a link counts as lost."""
     sum: str = MASKED
-    """One of `WAYS`, or masked, as a study is that says nothing else."""
+    """One of `WAYS`, or `MASKED`, which is the default."""
     rounds: int | str | None = None
-    """Of consensus."""
+    """Rounds of consensus."""
     accept: tuple[str, ...] = ()
-    """What the parties accept to be seen under masks; see `vpem.privacy.masks.ACCEPTABLE`."""
+    """Disclosures under masks that the parties accept; see `vpem.privacy.masks.ACCEPTABLE`."""
     match: str = "same"
-    """One of `MATCHES`: all have the same ids; or rows that all, or some, have are found first."""
+    """One of `MATCHES`: all parties have the same ids; or the intersection or union of their rows is found first."""
     spelling: str = "text"
     """Rule for ids that are matched; see `vpem.privacy.ids.RULES`."""
     matcher: str | None = None
-    """The agent that gets the tokens; None: a star's server, else the first party."""
+    """Agent that receives the tokens; None: a star's server, else the first party."""
     path: Path | None = None
 
     def __post_init__(self) -> None:
@@ -112,12 +112,12 @@ class Study:
 
     @property
     def is_masked(self) -> bool:
-        """Whether sums are masked."""
+        """True if sums are masked."""
         return self.sum == MASKED
 
     @property
     def matching(self) -> Agents:
-        """Who matches rows, and how."""
+        """Agents of the matching and its rule."""
         matcher = self.matcher or (SERVER if self.server is not None else self.parties[0].name)
         owners = tuple(range(len(self.parties)))
         about = f"{self.spelling} {self.digest}"
@@ -130,34 +130,34 @@ class Study:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all agents, by number."""
+        """Names of all agents, by number."""
         return tuple(member.name for member in self.members)
 
     def number(self, name: str) -> int:
-        """An agent's number; StudyFileError for a name that is not in the study."""
+        """Return an agent's number; raise StudyFileError for a name that is not in the study."""
         text = unknown(name, self.names, f"{self.path or self.name}: the party")
         if text is not None:
             raise fields.StudyFileError(text)
         return self.names.index(name)
 
     def neighbours(self, number: int) -> tuple[int, ...]:
-        """Agents that one has links to."""
+        """Return the agents to which an agent has links."""
         return tuple(sorted(sum(link) - number for link in self.links if number in link))
 
     @property
     def summation(self) -> Summation:
-        """How the network adds."""
+        """Summation of the network."""
         if self.is_masked:
             return Masked(Tree() if self.server is None else Star(), self.accept)
         return named_summation(self.sum, self.rounds, is_star=self.server is not None)  # type: ignore[arg-type]
 
     @property
     def has_families(self) -> bool:
-        """Whether columns may be of other families than Gaussian."""
+        """True if columns may have families other than Gaussian."""
         return self.model.families == AUTO
 
     def estimator(self) -> VerticalMixture:
-        """The estimator that would fit the same mixture to a joined table, but for parties and graph."""
+        """Return the estimator that would fit the same mixture to a joined table, except for parties and graph."""
         from vpem.estimators import VerticalGaussianMixture, VerticalMixture
 
         asked = self.model
@@ -179,12 +179,12 @@ class Study:
         )
 
     def agreement(self, party: str = "", families: Sequence[str] = ()) -> Agreement:
-        """What the agents compare, made as the estimator makes it for its own.
+        """Return the agreement that the agents compare, built in the same way as the estimator's.
 
         Parameters
         ----------
         party, families :
-            An agent's name and its own columns' families, if the study has some: they are not compared.
+            An agent's name and the families of its own columns, if the study has families. They are not compared.
         """
         from vpem.estimators.checks import shared_seed
 
@@ -196,7 +196,7 @@ class Study:
 
     @cached_property
     def _whole_digests(self) -> dict[str, str]:
-        """Of each field that must be the same at all parties, by its name in the file; addresses need not be."""
+        """Digests of the fields that all parties must share, by their names in the file; addresses may differ."""
         values: dict[str, Any] = {
             "name": self.name,
             "seed": self.seed,
@@ -219,16 +219,16 @@ class Study:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Of each of these fields, as short as parties need to say in which one they differ."""
+        """Short digests of these fields, which suffice for parties to find the field in which they differ."""
         return {name: whole[:DIGITS] for name, whole in self._whole_digests.items()}
 
     @cached_property
     def digest(self) -> str:
-        """Of all of it."""
+        """Digest of all these fields."""
         return _digest(sorted(self._whole_digests.items()))
 
     def at(self, addresses: dict[str, str]) -> Study:
-        """The same study with other addresses of some members."""
+        """Return this study with other addresses for some members."""
         moved = [replace(one, address=addresses.get(one.name, one.address)) for one in self.members]
         return replace(
             self, parties=tuple(moved[: len(self.parties)]), server=None if self.server is None else moved[-1]
@@ -244,7 +244,7 @@ def _digest(value: Any) -> str:
 
 
 def must_accept(way: str | None, n_parties: int, accept: tuple[str, ...]) -> str | None:
-    """What a study of two parties lacks, if it lacks something."""
+    """Return a message if a masked study of two parties does not accept `TWO_PARTIES`; else None."""
     if way != MASKED or n_parties != 2 or TWO_PARTIES in accept:
         return None
     return (

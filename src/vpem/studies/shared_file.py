@@ -1,4 +1,4 @@
-"""The file that all parties of a study share: read and checked, with all problems at once."""
+"""Reader of the file that all parties of a study share. It reports all problems at once."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def read_study(path: str | os.PathLike[str], text: str | None = None) -> Study:
     ----------
     path : path
     text : str, optional
-        What the file says, if it has come another way; the path is then where it would be.
+        Content of the file, if it was obtained in another way; the path is then where the file would be.
 
     Raises
     ------
     StudyFileError
-        With all that is wrong, line by line.
+        All problems, line by line.
     """
     found = Fields(path, "the shared file of a study", text)
     version = found.take("vpem", fields.whole(1))
@@ -72,7 +72,7 @@ def read_study(path: str | os.PathLike[str], text: str | None = None) -> Study:
     study = Study(**about, **own, model=asked, parties=parties, server=server, path=Path(path))
     try:
         study.agreement()
-    except ValueError as error:  # values that do not fit each other
+    except ValueError as error:  # values that are invalid together
         found.add(("model",), str(error))
         found.end()
     return study
@@ -102,7 +102,7 @@ def _options(found: Fields) -> Options | None:
     }
     if len(found.problems) > before:
         return None
-    # Columns that travel to a root have its units, and spherical ones the same: neither can be scaled.
+    # A root cannot scale pooled columns, and a spherical covariance needs common units: neither is standardized.
     values.setdefault("standardize", values.get("covariance") != "spherical" and not values.get("hops"))
     if values["standardize"] and values.get("hops"):
         found.add(
@@ -142,7 +142,7 @@ def _rounds(value: Any) -> int | str:
 
 
 def _parties(found: Fields) -> tuple[list[str], tuple[Member, ...]]:
-    """Names, and the parties in the order of the file."""
+    """Return the names, and the parties in the order of the file."""
     names = found.table("parties")
     if len(names) < 2:
         found.add(("parties",), f"expected two parties or more, as [parties.north], got {len(names)}")
@@ -179,7 +179,7 @@ def _check_once(found: Fields, parties: list[Member]) -> None:
 
 
 def _network(found: Fields, names: list[str]) -> tuple[str, tuple[tuple[int, int], ...], Member | None]:
-    """The shape's name, the links, and a star's server."""
+    """Return the shape's name, the links and a star's server."""
     links = found.take(("network", "links"), named_links)
     n_parties = len(names)
     if links == "star":

@@ -1,4 +1,4 @@
-"""What happens in a run, as lines for people and as lines of JSON for programs."""
+"""Events of a run, as lines for people and as lines of JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from typing import Any, TextIO
 
 from vpem.studies.folder import FolderError
 from vpem.studies.shared import Study
-from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Wrong
+from vpem.transports.outcomes import Away, Here, Outcome, Problem, Progress, Waiting, Wrong
+from vpem.transports.presence import Awaited
 from vpem.words import as_bytes, as_time
 
 MATCH = "match"
-"""The phase in which rows are matched."""
+"""Phase in which rows are matched."""
 EVERY = 2.0
 """Seconds between two lines about iterations."""
 
@@ -33,7 +34,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Begun:
-    """The run begins: who takes part."""
+    """Start of a run, with its participants."""
 
     study: str
     name: str
@@ -44,24 +45,24 @@ class Begun:
 
 @dataclass(frozen=True)
 class Tokens:
-    """How far a party is with the tokens by which rows are matched."""
+    """A party's progress with the tokens by which rows are matched."""
 
     done: int
     total: int
 
     @property
     def percent(self) -> int:
-        """Of all, rounded down."""
+        """Percentage of the tokens that are done, rounded down."""
         return 100 * self.done // max(self.total, 1)
 
 
 class Journal:
-    """Writes everything that happens to a file, counts bytes, and hands it on.
+    """Log of a run: writes every event to a file, counts bytes, and passes the event to `watch`.
 
     Parameters
     ----------
     path : Path
-        A file that grows by a line of JSON with every event.
+        File to which each event appends a line of JSON.
     """
 
     def __init__(self, path: Path):
@@ -84,12 +85,12 @@ class Journal:
             self._file.close()
 
     def begin(self, study: Study, number: int, without: set[int]) -> None:
-        """Say who takes part."""
+        """Log the participants."""
         neighbours = tuple(study.names[peer] for peer in study.neighbours(number) if peer not in without)
         self.tell(Begun(study.name, study.names[number], neighbours, study.model.max_iter, study.model.starts))
 
     def tell(self, event: Any) -> None:
-        """Note an event."""
+        """Log an event."""
         if isinstance(event, Progress):
             self.sent, self.received = event.sent, event.received
         if self._file is not None:
@@ -97,7 +98,7 @@ class Journal:
             about = {name: _plain(value) for name, value in asdict(event).items()}
             try:
                 self._file.write(json.dumps({"time": now, "event": type(event).__name__.lower(), **about}) + "\n")
-            except OSError:  # a full disk stops the log; checkpoints decide about the run
+            except OSError:  # a full disk stops the log, but not the run: its checkpoints decide that
                 self._file = None
         if self.watch is not None:
             self.watch(event)
@@ -108,12 +109,12 @@ def _plain(value: Any) -> Any:
 
 
 class Lines:
-    """Lines for people: who is here, who is awaited, how far the fit is.
+    """Lines for people: neighbours present and awaited, and the progress of the fit.
 
     Parameters
     ----------
     write : callable
-        Gets a line.
+        Called with each line.
     """
 
     def __init__(self, write: Callable[[str], object] = lambda line: sys.stdout.write(f"{line}\n")):
@@ -121,29 +122,32 @@ class Lines:
         self.state = State()
 
     def tell(self, event: Any) -> None:
-        """Say an event, if it is worth a line."""
+        """Write a line about an event, if it deserves one."""
         line = self.state.take(event)
         if line is not None:
             self.write(line)
 
 
 class State:
-    """How far a run is, as its events tell."""
+    """State of a run, updated by its events."""
 
     def __init__(self) -> None:
         self.begun = Begun("", "", (), 0, 1)
         self.away: dict[str, float] = {}
-        """Neighbours that are awaited, and since when."""
+        """Awaited neighbour to the time since which it is awaited."""
+        self.awaited: tuple[Awaited, ...] = ()
+        """Agents that this agent waits for, from the last `Waiting` event."""
+        self._awaited_at = 0.0
         self.progress: Progress | None = None
         self.tokens: Tokens | None = None
-        """While rows are matched."""
+        """Progress with tokens while rows are matched; else None."""
         self._tokens_from = (0.0, 0)
         self._last_line = -math.inf
         self._phase = ""
         self._pace: list[tuple[float, int, int]] = []
 
     def take(self, event: Any) -> str | None:
-        """The line that an event is worth; None if it is not."""
+        """Update the state with an event. Return a line about it, or None if it does not deserve one."""
         now = time.monotonic()
         if isinstance(event, Tokens):
             return self._token(event, now)
@@ -164,16 +168,24 @@ class State:
         if isinstance(event, Wrong):
             return f"{event.name} sent what it must not: {event.reason}"
         if isinstance(event, Problem):
-            return f"refused: {event.text}"
+            again = f" ({event.count:,} times so far)" if event.count > 1 else ""
+            return f"refused: {event.text.removeprefix('refused ')}{again}"
+        if isinstance(event, Waiting):
+            self.awaited, self._awaited_at = event.awaited, now
+            return f"waiting for {self.waiting()}" if event.awaited else None
         if isinstance(event, Note):
             return f"note: {event.text}"
         if isinstance(event, Outcome):
-            return "all parties are done" if event.kind == "finished" else f"{event.kind}: {event.reason}"
+            if event.kind == "finished":
+                return f"this party is done; {event.reason}" if event.reason else "all parties are done"
+            return f"{event.kind}: {event.reason}"
         return None
 
     def waiting(self) -> str:
-        """Who is awaited, and since when."""
+        """Describe each awaited agent: how long it has been awaited, and its last status."""
         now = time.monotonic()
+        if self.awaited:
+            return ", ".join(_awaited(one, now - self._awaited_at) for one in self.awaited)
         return ", ".join(f"{name} (for {as_time(now - since)})" for name, since in self.away.items())
 
     def _iteration(self, event: Progress, now: float) -> str | None:
@@ -189,7 +201,7 @@ class State:
         return self.line()
 
     def _token(self, event: Tokens, now: float) -> str | None:
-        if self.tokens is None or event.done < self.tokens.done:  # the beginning, or all have begun again
+        if self.tokens is None or event.done < self.tokens.done:  # the first event, or all parties have started again
             self._tokens_from = now, event.done
         self.tokens = event
         if now - self._last_line < EVERY and event.done < event.total:
@@ -199,7 +211,7 @@ class State:
         return f"match: {event.percent} % of the tokens" + (f"; {rest}" if rest else "")
 
     def tokens_rest(self) -> str:
-        """How long the rest of the tokens takes at the pace so far, in words."""
+        """Describe the time that the remaining tokens take at the present rate."""
         tokens, (since, before) = self.tokens, self._tokens_from
         if tokens is None or tokens.done == before:
             return ""
@@ -209,7 +221,7 @@ class State:
         return f"about {as_time(pace * (tokens.total - tokens.done))} more"
 
     def line(self) -> str:
-        """How far the fit is."""
+        """Describe the progress of the fit."""
         event = self.progress
         if event is None:
             return "starting"
@@ -221,10 +233,21 @@ class State:
         return f"{start}iteration {event.iteration}, log-likelihood {event.bound:.5f} per row; {traffic}{rest}"
 
     def rest(self) -> float:
-        """Seconds that the fit takes at most, at its present pace; 0 if that is not known."""
+        """Return the seconds that the rest of the fit takes at most at its present rate; 0 if that is not known."""
         steps = [one for one in self._pace if one[1] == self._pace[-1][1]] if self._pace else []
         if len(steps) < 2 or steps[-1][2] == steps[0][2]:
             return 0.0
         pace = (steps[-1][0] - steps[0][0]) / (steps[-1][2] - steps[0][2])
         _, start, iteration = steps[-1]
         return pace * (self.begun.max_iter - iteration + (self.begun.starts - start - 1) * self.begun.max_iter)
+
+
+def _awaited(one: Awaited, more: float) -> str:
+    """Describe an awaited agent, `more` seconds after the event that reported it."""
+    last = "never heard"
+    if one.refused:
+        last = f"refused: {one.refused}"
+    elif one.heard is not None:
+        said = f'it said "{one.said}"' if one.said else "it was heard"
+        last = f"{said} {as_time(one.heard + more)} ago"
+    return f"{one.name} (for {as_time(one.seconds + more)}; {last})"

@@ -1,4 +1,4 @@
-"""A study's files as text with comments: for `vpem study init`, and copies with other addresses."""
+"""Text of a study's files, with comments, for `vpem study init` and for copies with other addresses."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COMMENTS = {
 
 
 def new_salt() -> str:
-    """Drawn by the system."""
+    """Return a random salt from the operating system."""
     return secrets.token_hex(16)
 
 
 def study_text(study: Study) -> str:
-    """The shared file of a study."""
+    """Return the text of a study's shared file."""
     links: Any = study.shape
     if study.shape == "list":
         links = [[study.names[one], study.names[other]] for one, other in study.links]
@@ -96,11 +96,11 @@ def _member_lines(member: Member) -> list[str]:
 def party_text(
     party: str, table: str, ids: Sequence[str], ignore: Sequence[str] = (), folder: str = "results"
 ) -> str:
-    """A party's own file; paths are relative to it."""
+    """Return the text of a party's own file, to which its paths are relative."""
     lines = [
         "# This file stays with the party. Paths are relative to it.",
         f"party = {_plain(party)}",
-        f"table = {_plain(table)}  # CSV or Parquet",
+        f"table = {_plain(table)}  # CSV, Excel or Parquet",
         f"id = {_plain(list(ids))}  # the columns that name the rows, the same rows at all parties",
         f"ignore = {_plain(list(ignore))}" if ignore else '# ignore = ["name"]  # columns to leave out',
         '# columns = ["age", "dose"]  # or those to fit',
@@ -108,8 +108,14 @@ def party_text(
         f"folder = {_plain(folder)}  # for the state and the results",
         '# listen = "0.0.0.0:7450"  # if not the port of its address, on all interfaces',
         "",
+        "# [form]  # how the CSV file is written, where it is not to be found out",
+        '# gaps = ["NA", "?", "-999"]  # words that are gaps, in place of the usual ones',
+        "",
         '# [families]  # with families = "auto" in the study; what is not said is found from the values',
         '# rain = "zeros"  # categorical, counts, poisson, zeros, zeros:gaussian, angles:24, gaussian',
+        "",
+        "# [dates]  # the numbers that columns of dates become",
+        '# visited = "days"  # since 1970; or weekday, hour',
         "",
         "[keys]  # made with vpem keys; the key never leaves this machine",
         'ca = "keys/ca.pem"',
@@ -120,7 +126,7 @@ def party_text(
 
 
 def server_text(folder: str = "results") -> str:
-    """The own file of a star's server, which has no table."""
+    """Return the text of the own file of a star's server, which has no table."""
     return (
         "# The server's own file: vpem join study.toml --server --party server.toml\n"
         f'party = "server"\nfolder = {_plain(folder)}\n\n'
@@ -129,7 +135,7 @@ def server_text(folder: str = "results") -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value as TOML has it, which is JSON for texts, lists, numbers and truth values."""
+    """Format a value as TOML, which equals JSON for strings, lists, numbers and booleans."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -141,7 +147,7 @@ def _time(seconds: float) -> str:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet."""
+    """Write a new file; raise FileExistsError if it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -1,1 +1,1 @@
-"""Ways for agents to reach each other."""
+"""Transports of messages between agents."""

@@ -1,7 +1,7 @@
-"""Datagrams of a link: a header, and a hello, a status or a piece of a frame, which is not copied for it.
+"""Datagrams of a link: a header, and a hello, a status or a piece of a frame, which is not copied.
 
-Numbers are little-endian; there is no pickle. The checksum covers the header, and everything in a hello or a status.
-A piece is covered by the checksum of its frame (`vpem.transports.wire`), so that large frames are not summed twice.
+Numbers are little-endian; there is no pickle. The checksum covers the header, and the content of a hello or a status.
+The checksum of a frame covers its pieces (`vpem.transports.wire`), so that large frames are not checksummed twice.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 
 MAGIC = b"vpln"
 FORMAT = 2
-"""Of the header."""
-VERSION = 3
-"""Of what links say to each other; compared in the hello."""
+"""Version of the header's format."""
+VERSION = 4
+"""Version of the protocol between the ends of a link; compared in the hello."""
 HELLO, STATUS, PIECE = range(3)
 KINDS = (HELLO, STATUS, PIECE)
 FIRST, LAST = 1, 2
@@ -26,14 +26,14 @@ MOST_HELLO_BYTES = 64 * 1024
 
 
 class Datagram(NamedTuple):
-    """What is sent at once."""
+    """Header and content that are sent together."""
 
     head: bytes
     content: bytes | memoryview
 
     @property
     def n_bytes(self) -> int:
-        """Of both."""
+        """Number of bytes of both parts."""
         return len(self.head) + len(self.content)
 
 
@@ -45,43 +45,43 @@ _Record = TypeVar("_Record")
 
 
 class Header(NamedTuple):
-    """What every datagram of a link says."""
+    """Fields of every datagram of a link."""
 
     kind: int
     flags: int
     own: int
     """Nonce of the sender."""
     other: int
-    """Nonce of the receiver, as far as the sender knows it; 0 if it does not."""
+    """Nonce of the receiver; 0 if the sender does not know it."""
     sequence: int
-    """Number of this piece; in other datagrams, of the next one."""
+    """Number of this piece; in other datagrams, number of the next piece."""
     arrived: int
-    """All pieces of the other end before this one have arrived."""
+    """Number of a piece of the other end; all pieces before it have arrived."""
     consumed: int
-    """All pieces of the other end before this one have been used: there is room again."""
+    """Number of a piece of the other end; all pieces before it have been consumed, and their room is free."""
     turn: int
-    """How often the sender has gone back to send pieces again."""
+    """Number of the sender's turn; each retransmission starts a new one."""
     missing: int
-    """Turn of the other end in which a piece was found missing; 0 if none is."""
+    """Last turn of the other end in which a piece was found missing; 0 before that."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent says of itself and its study before anything else.
+    """Identity of an agent and its study, which is sent first.
 
     Parameters
     ----------
     name : str
     number : int
     fields : dict
-        Dotted names of the study's fields, and digests of their values.
+        Digests of the values of the study's fields, by dotted name.
     rows : int, optional
-        How many rows it has; None for a server.
+        Number of rows; None for a server.
     order : str, optional
         Digest of the rows' order; None for a server.
     purpose : str
-        "fit", or what is predicted.
+        "fit", another of `STEPS`, or a name of the prediction.
     version : int
-        Of what links say to each other.
+        Version of the protocol between the ends of a link.
     """
 
     name: str
@@ -93,15 +93,28 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
+STEPS = ("match", "fit")
+"""Purposes of one study, in order: an agent may be at the next one while another agent is restarted."""
+
+
+MATCH = (
+    '; try match = "outer" in [rows] of the study\'s file for the rows that any party has, or "inner" for those that '
+    "all have"
+)
+"""Remedy for parties of a study with different rows."""
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent knows of all agents; see `vpem.transports.presence`."""
+    """Knowledge of an agent about all agents; see `vpem.transports.presence`."""
 
     done: tuple[int, ...] = ()
     beats: dict[int, int] = {}
+    doing: str = ""
+    """Activity of the sender, in words."""
 
 
 def encode(header: Header, content: bytes | memoryview = b"") -> Datagram:
-    """A datagram with this header."""
+    """Encode a datagram with this header."""
     start = _HEADER.pack(MAGIC, FORMAT, *header, len(content))
     checksum = zlib.crc32(start)
     if header.kind != PIECE:
@@ -110,7 +123,7 @@ def encode(header: Header, content: bytes | memoryview = b"") -> Datagram:
 
 
 def decode(datagram: Datagram) -> tuple[Header, memoryview] | None:
-    """Header and content of a datagram; None if these bytes are none."""
+    """Return the header and content of a datagram, or None if it is invalid."""
     head, content = datagram.head, memoryview(datagram.content)
     if len(head) != HEADER_BYTES:
         return None
@@ -127,12 +140,12 @@ def decode(datagram: Datagram) -> tuple[Header, memoryview] | None:
 
 
 def encode_record(record: Hello | Status) -> bytes:
-    """A hello or a status as msgpack."""
+    """Encode a hello or a status as msgpack."""
     return msgspec.msgpack.encode(record)
 
 
 def decode_record(content: memoryview, kind: type[_Record]) -> _Record | None:
-    """A hello or a status from msgpack; None if it is none."""
+    """Decode a hello or a status from msgpack; return None if the content is invalid."""
     try:
         found: Any = msgspec.msgpack.decode(content, type=kind)
     except (msgspec.DecodeError, ValueError):
@@ -141,7 +154,7 @@ def decode_record(content: memoryview, kind: type[_Record]) -> _Record | None:
 
 
 def mismatch(mine: Hello, theirs: Hello) -> str | None:
-    """In words why two agents cannot take part in one study; None if they can."""
+    """Return the reason why two agents cannot take part in one study, or None if they can."""
     name = theirs.name
     if theirs.version != mine.version:
         return (
@@ -157,7 +170,22 @@ def mismatch(mine: Hello, theirs: Hello) -> str | None:
     if mine.rows is None or theirs.rows is None:
         return None
     if theirs.rows != mine.rows:
-        return f"{name} has {theirs.rows} rows, {mine.name} has {mine.rows}; all parties must have the same rows"
+        return (
+            f"{name} has {theirs.rows} rows, {mine.name} has {mine.rows}, and all parties must have the same rows"
+            + (MATCH if mine.purpose == STEPS[-1] else "")
+        )
     if theirs.order != mine.order:
-        return f"{name} and {mine.name} have {mine.rows} rows each, but not with the same ids; compare the id columns"
+        return (
+            f"{name} and {mine.name} have {mine.rows} rows each, but not with the same ids; compare the id columns"
+            + (MATCH if mine.purpose == STEPS[-1] else "")
+        )
     return None
+
+
+def steps_ahead(mine: Hello, theirs: Hello) -> int:
+    """Return how many steps of the same study another agent is ahead, below 0 if it is behind; else 0."""
+    if mine.purpose not in STEPS or theirs.purpose not in STEPS:
+        return 0
+    if mismatch(mine, msgspec.structs.replace(theirs, purpose=mine.purpose, rows=None)) is not None:
+        return 0
+    return STEPS.index(theirs.purpose) - STEPS.index(mine.purpose)

@@ -1,9 +1,10 @@
-"""A star on a platform that only lets its server ask: every party answers each question in a process of its own.
+"""Star on a platform that only lets its server ask questions: a party answers each one in a separate process.
 
-No platform here: questions and answers are records of bytes. A question brings a party the frames that the server has
-for it; the answer has those that the party sends back, and its whole state goes to where the platform keeps it until
-the next question. The first question goes to all nodes: it opens the meeting, and asks who is there. After it, one
-sum of a star is one question to all parties: the total of the last sum goes down, the terms of the next come up.
+This module is independent of the platform: questions and answers are records of bytes. A question carries the
+server's frames for a party. The answer carries the party's frames, and the platform stores the party's whole state
+until the next question. The first question is sent to all nodes: it opens the meeting, and asks each node for its
+identity. After it, each sum of a star is one question to all parties: the question carries the total of the last sum,
+and the answers carry the terms of the next.
 """
 
 from __future__ import annotations
@@ -17,64 +18,64 @@ from vpem.transports.datagrams import Hello, mismatch
 from vpem.transports.session import Frame, Session
 
 MOST_REPEATS = 10
-"""How often a question is asked again that came before the platform had kept what the last one left."""
+"""Maximum number of repeats of a question that arrived before the platform had stored the state of the last one."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What the server sends."""
+    """Question of the server to a node."""
 
     number: int
-    """In this run; 0 begins it: a party goes on from its last checkpoint, or begins."""
+    """Number of the question in this run. 0 opens the run: a party resumes from its last checkpoint, or starts."""
     frames: dict[int, list[bytes]]
-    """By party; in the first question those for all, as no one knows yet which node is which party."""
+    """Frames by party. The first question has those for all parties, as the party of each node is not yet known."""
     purpose: str = "fit"
-    """What is run: the fit, or "match" before it."""
+    """Step of the study: "fit", or "match" before it."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a node sends back."""
+    """Answer of a node to the server."""
 
     frames: list[bytes] = []
     hello: Hello | None = None
-    """In the first answer: who it is, and what must be the same everywhere."""
+    """Identity of the party, and the fields that all parties must share; only in the first answer."""
     matched: str | None = None
-    """In the first answer of a matching: digest of the rows that an earlier one has found."""
+    """Digest of the rows that an earlier matching has found; only in the first answer of a matching."""
     is_done: bool = False
     is_early: bool = False
-    """Whether the party does not have yet what the last question has left: ask again."""
+    """True if the party does not have its state after the last question yet, and must be asked again."""
     failure: str | None = None
-    """Why the study cannot go on, if it cannot."""
+    """Reason why the study cannot continue, or None."""
 
 
 class Stopped(RuntimeError):  # noqa: N818 (it need not be an error)
-    """A run that has ended before its study was done; the next one goes on."""
+    """Raised if a run ends before its study is done; the next run resumes the study."""
 
 
 class Failed(Stopped):
-    """A study that cannot go on, as its agents have found."""
+    """Raised if the agents have found that the study cannot continue."""
 
 
 class Opened(NamedTuple):
-    """A run whose parties are known."""
+    """Run whose parties are known."""
 
     node_of: Mapping[int, int]
-    """By party."""
+    """Node of each party."""
     answers: Mapping[int, Answer]
-    """Their first ones, by party."""
+    """First answers, by party."""
 
 
 Ask = Callable[[Mapping[int, Question]], Mapping[int, Answer]]
-"""Sends questions, by node, and returns the answers of all of them."""
+"""Function that sends questions, by node, and returns the answers of all these nodes."""
 Record = TypeVar("Record", Question, Answer)
 
 
 def pack(record: Question | Answer) -> bytes:
-    """A record as bytes."""
+    """Encode a record as bytes."""
     return msgspec.msgpack.encode(record)
 
 
 def unpack(content: bytes | memoryview, kind: type[Record]) -> Record:
-    """Inverse of `pack`; ValueError for bytes that are no such record."""
+    """Inverse of `pack`; raise ValueError if the bytes are not such a record."""
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except msgspec.DecodeError as error:
@@ -84,7 +85,7 @@ def unpack(content: bytes | memoryview, kind: type[Record]) -> Record:
 
 
 def answer(session: Session, server: int, question: Question) -> Answer:
-    """Let a party's session take what the server has sent."""
+    """Pass the frames of a question to a party's session, and return the answer."""
     found: list[Frame] = []
     if question.number == 0:
         found += session.start() + session.connect(server)
@@ -97,16 +98,16 @@ def answer(session: Session, server: int, question: Question) -> Answer:
 
 
 def find_parties(own: Hello, answers: Mapping[int, Answer], names: Mapping[int, str]) -> dict[int, int]:
-    """Which node is which party; Stopped, with all problems at once, if they do not fit each other or the study.
+    """Return the node of each party; raise Stopped with all problems if nodes do not match each other or the study.
 
     Parameters
     ----------
     own : Hello
-        Of the server.
+        Hello of the server.
     answers : mapping
-        First ones, by node; a node that is no party, and says why not, is left out if no party is missing.
+        First answers, by node. A node that is not a party, and reports the reason, is ignored if no party is missing.
     names : mapping
-        Of the parties, by number.
+        Names of the parties, by number.
     """
     problems, found, hellos = list[str](), dict[int, int](), list[Hello]()
     for node, given in answers.items():
@@ -130,24 +131,24 @@ def find_parties(own: Hello, answers: Mapping[int, Answer], names: Mapping[int, 
 
 
 def open_run(session: Session, own: Hello, names: Mapping[int, str], nodes: Iterable[int], ask: Ask) -> Opened:
-    """Ask all nodes who they are, and let the parties' sessions and the server's begin.
+    """Ask all nodes for their identity, and start the sessions of the parties and the server.
 
     Parameters
     ----------
     session : Session
-        The server's; one that has not started.
+        Session of the server, which has not started.
     own : Hello
-        What the server says of itself.
+        Hello of the server.
     names : mapping
-        Of the parties, by number.
+        Names of the parties, by number.
     nodes : iterable of int
-        Among which the parties are.
+        Nodes that include those of the parties.
     ask : callable
 
     Raises
     ------
     Stopped
-        If a party is missing, or has another study or other rows.
+        If a party is missing, or has a different study or different rows.
     """
     found = session.start()
     for party in session.agent.neighbours:
@@ -167,7 +168,7 @@ def drive(
     purpose: str = "fit",
     watch: Callable[[int, Mapping[int, Answer]], object] = lambda _, __: None,
 ) -> int:
-    """Run the server's session until it and all parties are done; returns how many questions that took.
+    """Run the server's session until it and all parties are done; return the number of questions.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ def drive(
     Raises
     ------
     Stopped
-        If a party does not go on; Failed if a party's agent, or the server's, has found that the study cannot.
+        If a party does not continue. Failed if a party's agent, or the server's, has found that the study cannot.
     """
     node_of, given = opened
     number, done = 0, set[int]()
@@ -209,7 +210,7 @@ def _by_party(found: Iterable[Frame]) -> dict[int, list[bytes]]:
 
 
 def _ask(ask: Ask, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
-    """All answers; a party that was asked too early is asked again."""
+    """Return all answers; repeat the question to a party that was asked too early."""
     answers = dict(ask(questions))
     for _ in range(MOST_REPEATS):
         again = {node: questions[node] for node, given in answers.items() if given.is_early}
@@ -223,7 +224,7 @@ def _ask(ask: Ask, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
 
 
 def _take(session: Session, given: Mapping[int, Answer], names: Mapping[int, str]) -> list[Frame]:
-    """Give the server's session what the parties have sent; Stopped if the study cannot go on."""
+    """Pass the parties' frames to the server's session; raise Stopped if the study cannot continue."""
     found: list[Frame] = []
     for party, one in sorted(given.items()):
         for content in one.frames:

@@ -1,6 +1,6 @@
-"""All agents in one process: messages are delivered in order or, for tests, as badly as a network may.
+"""All agents in one process: messages are delivered in order or, for tests, with the faults of a network.
 
-However they are delivered, the agents' numbers are the same, bit for bit.
+The agents' numbers are the same, bit for bit, for every delivery.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from vpem.transports.session import Session
 
 @dataclass(frozen=True)
 class Disturbances:
-    """What a network may do to messages without breaking a link; probabilities for each delivery.
+    """Faults that a network may cause without breaking a link; probabilities are per delivery.
 
-    Only messages that their receiver can do without are lost: `vpem.core.network.summation.Round.may_miss`.
+    Only messages that their receiver can do without are lost; see `vpem.core.network.summation.Round.may_miss`.
     """
 
     rng: np.random.Generator
     shuffle: bool = True
-    """Links overtake each other; each keeps its own order."""
+    """True if links overtake each other; each link keeps its own order."""
     delay: float = 0.0
-    """That a link which has something waits all the same."""
+    """Probability that a link with a message waits while another link delivers."""
     duplicate: float = 0.0
-    """That a message comes again."""
+    """Probability that a message is delivered again."""
     kill: float = 0.0
-    """That the receiver is killed before, and restored from its saved state."""
+    """Probability that the receiver is killed before the delivery and restored from its saved state."""
     loss: float = 0.0
-    """That a message is lost; one that is lost and comes again comes too late."""
+    """Probability that a message is lost; a duplicate of a lost message arrives too late."""
     failures: Failures | None = None
-    """Which messages are lost beside those."""
+    """Failures that lose further messages."""
 
     @property
     def loses(self) -> bool:
-        """Whether messages may be lost."""
+        """True if messages may be lost."""
         return self.loss > 0 or self.failures is not None
 
 
 class InProcess:
-    """Delivers messages between agents of one process.
+    """Transport of messages between agents of one process.
 
     Parameters
     ----------
     agents : iterable of Agent
     encoded : bool, default=False
-        Whether messages go through the wire format, as they would between machines.
+        True to encode and decode messages in the wire format, as between machines.
     disturbances : Disturbances, optional
-        In order, by default.
+        Without them, messages are delivered in order.
     watch : callable, optional
         Called with every message before it is delivered.
     """
@@ -79,11 +79,11 @@ class InProcess:
         self.agents = {agent.number: agent for agent in agents}
         self.encoded, self.disturbances, self.watch = encoded, disturbances, watch
         self.sent = {number: [0, 0, 0, 0] for number in self.agents}
-        """By agent: the fields of `AgentTraffic`."""
+        """Fields of `AgentTraffic`, by agent."""
         self._line: deque[Message] = deque()
-        """Of all links, in order."""
+        """Messages of all links, in order, without disturbances."""
         self._links: dict[tuple[int, int], deque[Message]] = {}
-        """The same by link, if links overtake each other."""
+        """Messages by link, with disturbances."""
         self._dead: set[AgentNumber] = set()
         self._rounds = dict.fromkeys(self.agents, 0)
 
@@ -94,7 +94,7 @@ class InProcess:
         return self
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Send what an agent returned."""
+        """Send the messages that an agent returned."""
         for message in messages:
             sender, receiver, n_bytes = self.sent[message.sender], self.sent[message.receiver], message.n_bytes
             sender[0] += 1
@@ -107,12 +107,12 @@ class InProcess:
                 self._links.setdefault((message.sender, message.receiver), deque()).append(message)
 
     def run(self, until: Callable[[], bool] | None = None) -> InProcess:
-        """Deliver until nothing is on its way, or until something has come true."""
+        """Deliver messages until none are in transit, or until `until` returns True."""
         watch, is_plain = self.watch, self.disturbances is None and not self.encoded
         while (message := self._next()) is not None:
             if watch is not None:
                 watch(message)
-            # Most messages only wait for others.
+            # A fast path, as most messages are only buffered until others arrive.
             if not is_plain or not self.agents[message.receiver].keep(message):
                 self._deliver(message)
             if until is not None and until():
@@ -120,13 +120,13 @@ class InProcess:
         return self
 
     def traffic(self, network: Network) -> Traffic:
-        """What was really sent; a network of the same agents gives the names."""
+        """Return the traffic that was actually sent; a network of the same agents provides the names."""
         table = np.array([self.sent[number] for number in sorted(self.sent)], dtype=np.int64)
         now = {number: self._rounds_of(agent.state) for number, agent in self.agents.items()}
         return Traffic(network.agents, table, max(self._rounds[number] + count for number, count in now.items()))
 
     def crash(self, number: AgentNumber) -> None:
-        """An agent dies: what is on its way to it or from it is lost, and its neighbours notice."""
+        """Kill an agent: messages in transit to it or from it are lost, and its neighbours notice."""
         self._dead.add(number)
         self._line = deque(message for message in self._line if number not in (message.sender, message.receiver))
         self._links = {link: line for link, line in self._links.items() if number not in link}
@@ -134,7 +134,7 @@ class InProcess:
             self.post(self.agents[peer].lose(number))
 
     def recover(self, number: AgentNumber, saved: bytes) -> None:
-        """A dead agent comes back with what it had saved."""
+        """Restore a dead agent from its saved state."""
         self.agents[number] = agent = Session.restore(self.agents[number], saved).agent
         self._dead.discard(number)
         for peer in self._living(agent.neighbours):
@@ -142,7 +142,7 @@ class InProcess:
             self._event(number, partial(agent.rejoin, peer))
 
     def abandon(self, number: AgentNumber) -> None:
-        """A dead agent does not come back, and its neighbours stop waiting for it."""
+        """Give up a dead agent: its neighbours stop waiting for it."""
         if number not in self._dead:
             self.crash(number)
         neighbours = self.agents.pop(number).neighbours
@@ -153,7 +153,7 @@ class InProcess:
         return [number for number in numbers if number in self.agents and number not in self._dead]
 
     def _event(self, number: AgentNumber, event: Callable[[], list[Message]]) -> None:
-        """Something happens to an agent; rounds of an epoch that it ends with are counted."""
+        """Apply an event to an agent; if the event ends an epoch, count the rounds of that epoch."""
         before = self.agents[number].state
         out = event()
         if self.agents[number].state.epoch != before.epoch:
@@ -189,14 +189,14 @@ class InProcess:
             self._hand_over(message)
 
     def _is_due(self, message: Message) -> bool:
-        """Whether the receiver knows enough of the round to do without the message, should it be lost."""
+        """True if the receiver knows enough of the round to do without the message, should it be lost."""
         state = self.agents[message.receiver].state
         if not self.disturbances or not self.disturbances.loses or message.kind in ("meet", "stop"):
             return True
         return message.epoch != state.epoch or self._round_of(message) is not None or message.round < state.round
 
     def _round_of(self, message: Message) -> tuple[int, bool] | None:
-        """Of the receiver's present exchange: which of its rounds this is, and whether it can miss messages."""
+        """Return the message's round in the receiver's present exchange and whether it can miss messages, or None."""
         agent = self.agents[message.receiver]
         state, exchange = agent.state, agent.state.exchange
         if state.meeting or exchange is None or message.epoch != state.epoch or message.round < state.round:
@@ -229,7 +229,7 @@ class InProcess:
 
 
 def make_agents(X: Table, network: Network, agreement: Agreement, given: Sequence[Given] = ()) -> list[Agent]:
-    """The agents of a network whose columns are all here; a star has one more, the server.
+    """Create the agents of a network from the columns of all parties; a star has one more agent, the server.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def make_agents(X: Table, network: Network, agreement: Agreement, given: Sequenc
     network : Network
     agreement : Agreement
     given : sequence of Given, optional
-        Starts of all hubs' blocks.
+        Starts for the blocks of all hubs.
     """
     names: list[Hashable] = list(network.parties)
     starts = {hub.root: start for hub, start in zip(network.hubs, given, strict=False)}

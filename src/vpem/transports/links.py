@@ -2,15 +2,16 @@
 
 No socket, thread or clock: the time is an argument. Datagrams and frames go in; datagrams and events come out.
 
-- Each end draws a random nonce for each link that it begins. A link is up when both ends know both nonces, and what
-  belongs to another pair is dropped. An end that ends its link takes a new nonce: so the other end learns of it.
-- A frame goes in numbered pieces. A receiver takes them in order; what shows that one is missing (a later piece, or a
-  status that counts further) is answered, and the sender goes back. A turn's number tells an answer to the present
-  turn from an older one, so that nothing is sent again because it is slow: there is no timer for it.
-- Pieces are so small at first that also on a slow line, which others use too, each is heard of well within a lease;
-  and larger once the other end has told of some that have arrived quickly.
-- A sender stops when so many bytes are not yet consumed (`WINDOW_BYTES`); one that does not is cut off.
-- An end that hears nothing for a lease ends the link.
+- Each end draws a random nonce for each link that it begins. A link is up when both ends know both nonces. Datagrams
+  of another pair of nonces are dropped. An end that ends its link draws a new nonce, which informs the other end.
+- A frame is sent in numbered pieces, which the receiver accepts in order. If a later piece, or a status with a higher
+  number, shows that a piece is missing, the receiver reports it. The sender then starts a new turn: it retransmits
+  from the first piece that is not known to have arrived. A report names the turn, so that the sender ignores reports
+  of older turns. There is no retransmission timer, so a piece is not retransmitted because it is slow.
+- Pieces are small at first, so that each is acknowledged well within a lease even on a slow line shared with others.
+  They become larger once the other end has acknowledged pieces that arrived quickly.
+- A sender stops when `WINDOW_BYTES` bytes are not yet consumed. If it does not, the receiver ends the link.
+- An end that receives nothing for a lease ends the link.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ from vpem.transports.datagrams import (
 WINDOW_BYTES = 16 * 1024 * 1024
 WINDOW_PIECES = 4096
 TELL = 4
-"""An end tells that there is room again when so large a part of the window was consumed."""
+"""An end reports free room once 1 / `TELL` of the window has been consumed since its last report."""
 KEEPALIVES = 4
-"""Statuses in a lease."""
+"""Number of statuses per lease."""
 SLOW = 125_000
-"""Bytes a second of a link that is not known to be faster: what is slow is not silent."""
+"""Assumed bytes per second of a link that is not known to be faster: a slow link must not count as silent."""
 SHARE = 16
-"""Pieces that could pass in a lease, at least."""
+"""Minimum number of pieces that can be sent in a lease."""
 FEWEST_BYTES = 16 * 1024
-"""Of a piece, but for the last."""
+"""Minimum size of a piece in bytes, except for the last one of a frame."""
 MOMENT = 1e-3
-"""Seconds that pieces take, at least: clocks are coarse."""
+"""Minimum transfer time of pieces in seconds, as clocks are coarse."""
 HELLOS = 16
-"""Hellos in a lease, while a link is not up."""
+"""Number of hellos per lease while a link is not up."""
 PAST_NONCES = 64
 
 
@@ -63,14 +64,14 @@ class Up:
 
 @dataclass(frozen=True)
 class Down:
-    """The link has ended; what was sent last may be missing."""
+    """The link has ended; the last frames that were sent may not have arrived."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The next bytes of a frame; `Link.consume` makes room for others."""
+    """Next bytes of a frame; `Link.consume` frees their room in the window."""
 
     content: memoryview
     is_first: bool
@@ -79,7 +80,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Greeted:
-    """A hello; with the problem, if the link cannot begin because of it."""
+    """A hello has arrived; `problem` is the reason if the link cannot begin, or None."""
 
     hello: Hello
     problem: str | None
@@ -89,35 +90,35 @@ Event = Up | Down | Piece | Greeted | Status
 
 
 class _Sending:
-    """Pieces on their way to the other end."""
+    """Pieces in transit to the other end."""
 
     def __init__(self, lease: float) -> None:
         self._seconds = lease / SHARE
-        """That a piece may take."""
+        """Seconds that a piece may take."""
         self._n_piece = 0
         self._expect(SLOW)
         self._times: deque[float] = deque()
-        """When pieces were first sent, from the first that is not known to have arrived."""
+        """Times at which pieces were first sent, from the first piece that is not known to have arrived."""
         self._pieces: deque[tuple[int, memoryview]] = deque()
-        """Flags and content, from the first that is not known to have arrived."""
+        """Flags and contents of pieces, from the first piece that is not known to have arrived."""
         self._sizes: deque[int] = deque()
-        """Of what was sent, from the first that is not known to be consumed."""
+        """Sizes of the pieces sent, from the first piece that is not known to be consumed."""
         self._n_bytes = 0
         self._first = self.next = self._newest = self._consumed = 1
         self.turn = 1
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything has arrived."""
+        """True if all pieces have arrived."""
         return not self._pieces
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a piece to send, once there is room."""
+        """True if a piece is waiting to be sent, even if the window has no room for it."""
         return self.next != self._first + len(self._pieces)
 
     def queue(self, frame: bytes) -> None:
-        """Cut a frame into pieces."""
+        """Split a frame into pieces and queue them."""
         view = memoryview(frame)
         n_bytes = max(len(view), 1)
         for start in range(0, n_bytes, self._n_piece):
@@ -125,12 +126,12 @@ class _Sending:
             self._pieces.append((flags, view[start : start + self._n_piece]))
 
     def _expect(self, speed: float) -> None:
-        """Let frames have larger pieces, if the other end gets so many bytes a second."""
+        """Enlarge the pieces of later frames if the speed, in bytes per second, allows it."""
         n_bytes = min(max(int(speed * self._seconds), FEWEST_BYTES), PIECE_BYTES)
         self._n_piece = max(self._n_piece, n_bytes)
 
     def pop(self, now: float) -> tuple[int, memoryview] | None:
-        """The next piece to send, if there is one and the window has room."""
+        """Return the next piece to send, or None if no piece is waiting or the window is full."""
         if not self.has_next:
             return None
         flags, content = self._pieces[self.next - self._first]
@@ -146,7 +147,7 @@ class _Sending:
         return flags, content
 
     def acknowledge(self, header: Header, now: float) -> bool:
-        """Take what the other end says of these pieces; returns whether that can be true."""
+        """Process the other end's acknowledgement of pieces; return False if it is impossible."""
         if not header.consumed <= header.arrived <= self._newest:
             return False
         begin, n_bytes = now, 0
@@ -167,35 +168,35 @@ class _Sending:
 
 
 class _Receiving:
-    """Pieces that come from the other end."""
+    """Pieces received from the other end."""
 
     def __init__(self) -> None:
         self.expected = self.consumed = 1
         self.missing = 0
         """Turn of the other end in which a piece was found missing."""
         self._sizes: deque[int] = deque()
-        """Of what has arrived and is not consumed."""
+        """Sizes of the pieces that have arrived and are not consumed."""
         self._n_bytes = self._n_untold = self._n_untold_pieces = 0
         self._is_missing_told = True
 
     @property
     def must_tell(self) -> bool:
-        """Whether the other end should hear of it soon."""
+        """True if free room or a missing piece should be reported to the other end soon."""
         is_much = self._n_untold * TELL >= WINDOW_BYTES or self._n_untold_pieces * TELL >= WINDOW_PIECES
         return is_much or not self._is_missing_told
 
     def tell(self) -> None:
-        """The other end is told what has arrived, was consumed, or is missing."""
+        """Note that the present counts, and a missing piece if any, are reported to the other end."""
         self._n_untold = self._n_untold_pieces = 0
         self._is_missing_told = True
 
     def notice(self, header: Header) -> None:
-        """See whether what is sent next shows that a piece is missing."""
+        """Check whether the sequence number of a header shows that a piece is missing."""
         if header.sequence > self.expected and header.turn > self.missing:
             self.missing, self._is_missing_told = header.turn, False
 
     def take(self, header: Header, n_bytes: int) -> bool:
-        """Whether this piece is the next one."""
+        """Accept a piece if it is the next one; return True if it is."""
         if header.sequence != self.expected:
             self.notice(header)
             return False
@@ -206,11 +207,11 @@ class _Receiving:
 
     @property
     def is_over_full(self) -> bool:
-        """Whether the other end has sent more than it may."""
+        """True if the other end has sent more than the window allows."""
         return self._n_bytes > WINDOW_BYTES or len(self._sizes) > WINDOW_PIECES
 
     def consume(self) -> None:
-        """The oldest piece has been used."""
+        """Note that the oldest piece has been used."""
         n_bytes = self._sizes.popleft()
         self._n_bytes -= n_bytes
         self._n_untold += n_bytes
@@ -219,18 +220,18 @@ class _Receiving:
 
 
 class Link:
-    """One end.
+    """One end of a link.
 
     Parameters
     ----------
     hello : Hello
-        What this end says of itself.
+        Hello of this end.
     check : callable
-        Gets the other end's hello, returns a problem in words or None.
+        Called with the other end's hello; returns a problem in words, or None.
     nonce : callable
         Returns a new random number, 1 to 2^64 - 1.
     lease : float
-        Seconds of silence after which the link has ended.
+        Seconds of silence after which the link ends.
     now : float
     """
 
@@ -245,29 +246,29 @@ class Link:
     ):
         self._hello, self._check, self._draw, self.lease = encode_record(hello), check, nonce, lease
         self.status = Status()
-        """What the next keepalive tells."""
+        """Status that the next keepalive sends."""
         self.life = 0
-        """How many links have begun."""
+        """Number of links that have begun."""
         self.n_dropped = 0
-        """Datagrams that were of no use: garbage, late ones, those of other links."""
+        """Number of datagrams dropped: garbage, late ones, and those of other links."""
         self.heard = now
-        """When the last datagram of this link came."""
+        """Arrival time of the last datagram of this link."""
         self._greeted_at = now - lease
         self._past: deque[int] = deque(maxlen=PAST_NONCES)
         self._begin(now)
 
     def _begin(self, now: float, pause: float = 0.0) -> None:
-        """A new nonce; what was on its way is forgotten."""
+        """Draw a new nonce, and discard the pieces in transit."""
         self._own, self._other, self.is_up = self._draw(), 0, False
         self._sending, self._receiving = _Sending(self.lease), _Receiving()
         self._hello_at = self._status_at = now
         self._deaf_until = now + pause
-        """Hellos are not heard before; one is sent, so that the other end knows."""
+        """Time before which hellos are ignored. One is still sent, so that the other end learns of the new nonce."""
 
     # Events
 
     def take(self, datagram: Datagram, now: float) -> list[Event]:
-        """Take what has come over the wire."""
+        """Process a datagram from the wire, and return the events."""
         found = decode(datagram)
         if found is None:
             self.n_dropped += 1
@@ -293,13 +294,13 @@ class Link:
         return events
 
     def tick(self, now: float) -> list[Event]:
-        """See what time has changed."""
+        """End the link if it has been silent for a lease, and return the events."""
         if self.is_up and now - self.heard > self.lease:
             return self.end(f"silent for {self.lease:g} s", now)
         return []
 
     def end(self, reason: str, now: float, pause: float = 0.0) -> list[Event]:
-        """End the link from here, or give up to begin it. It begins again after a pause."""
+        """End the link from this end, or stop the attempt to begin it. It begins again after a pause."""
         events: list[Event] = [Down(reason)] if self.is_up else []
         if self.is_up:
             self._past.append(self._other)
@@ -307,25 +308,25 @@ class Link:
         return events
 
     def send(self, frame: bytes) -> None:
-        """Queue a frame; only while the link is up."""
+        """Queue a frame. The link must be up."""
         self._sending.queue(frame)
 
     def consume(self) -> None:
-        """The oldest piece that was handed out has been used: there is room for others."""
+        """Note that the oldest piece handed out has been used, which makes room for others."""
         self._receiving.consume()
 
     @property
     def must_tell(self) -> bool:
-        """Whether the other end waits for room that there is, or for what is missing."""
+        """True if the other end should soon learn of free room or of a missing piece."""
         return self._receiving.must_tell
 
     def tell(self, status: Status, now: float) -> None:
-        """Send a status now."""
+        """Set the status, and make it due now."""
         self.status, self._status_at = status, now
 
     @property
     def is_flushed(self) -> bool:
-        """Whether everything that was sent has arrived."""
+        """True if all queued frames have arrived."""
         return self._sending.is_empty
 
     def _greet(self, header: Header, content: memoryview, now: float) -> list[Event]:
@@ -335,7 +336,7 @@ class Link:
             self.n_dropped += 1
             return []
         if header.own == self._other:
-            if header.other != self._own:  # it does not know this end yet
+            if header.other != self._own:  # the other end does not know this nonce yet
                 self._hello_at = min(self._hello_at, self._greeted_at + self.lease / HELLOS / 4)
             return []
         problem = self._check(hello)
@@ -354,16 +355,16 @@ class Link:
             return self.end("it sent more than there is room for", now)
         return [Piece(content, bool(header.flags & FIRST), bool(header.flags & LAST))]
 
-    # What goes out
+    # Output
 
     def is_idle(self, now: float) -> bool:
-        """Whether there is nothing to send now."""
+        """True if nothing has to be sent now."""
         if not self.is_up:
             return now < self._hello_at
         return now < self._status_at and not self._sending.has_next and not self._receiving.must_tell
 
     def outgoing(self, now: float, room: int) -> list[Datagram]:
-        """Datagrams to send now; pieces only while the wire has room for them."""
+        """Return the datagrams to send now; pieces only while the wire has room for them."""
         if not self.is_up:
             if now < self._hello_at:
                 return []
@@ -382,7 +383,7 @@ class Link:
 
     @property
     def next_time(self) -> float:
-        """When something has to be sent, or the lease ends, if nothing happens before."""
+        """Time at which a datagram is due or the lease ends, if nothing happens before."""
         return min(self._status_at, self.heard + self.lease) if self.is_up else self._hello_at
 
     def _datagram(

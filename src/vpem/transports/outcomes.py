@@ -1,4 +1,4 @@
-"""What a run over a wire tells: who is here, how far it is, how it has ended."""
+"""Reports of a run over a wire (presence of neighbours, problems, progress), and its outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Away:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A neighbour has sent what it must not, and its link is begun again."""
+    """A neighbour has sent an invalid frame, and its link is restarted."""
 
     name: str
     reason: str
@@ -34,49 +34,58 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Problem:
-    """The wire has refused something, or had other troubles."""
+    """The wire has reported a refusal or another problem."""
 
     text: str
+    count: int = 1
+    """Number of occurrences so far; not all of them are reported."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The agent has had nothing to do for a while and waits for these agents; if empty, the wait is over."""
+
+    awaited: tuple[Awaited, ...]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the agent is."""
+    """Progress of the agent."""
 
     phase: str
     start: int
     iteration: int
     bound: float | None
     sent: int
-    """Bytes so far, on all links."""
+    """Bytes sent so far, on all links."""
     received: int
     waited: float = 0.0
-    """Seconds so far in which the agent had nothing to do but to wait for others."""
+    """Seconds so far in which the agent only waited for others."""
 
 
 def progress_of(agent: Agent, sent: int, received: int, waited: float = 0.0) -> Progress:
-    """How far an agent is."""
+    """Return the progress of an agent."""
     progress = agent.state.progress
     run = progress.run
-    bound = run.history[-1] if run is not None and run.history else None
+    bound = float(run.history[-1][0]) if run is not None and run.history else None
     phase, iteration = agent.held_up or progress.phase, 0 if run is None else run.iteration
     return Progress(phase, progress.start, iteration, bound, sent, received, waited)
 
 
-Told = Here | Away | Wrong | Problem | Progress
+Told = Here | Away | Wrong | Problem | Waiting | Progress
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run has ended.
+    """Outcome of a run.
 
     Attributes
     ----------
     kind : str
     reason : str
-        In words; empty if it has finished.
+        Reason in words; empty if the run has finished and all agents are known to be done.
     awaited : tuple of Awaited
-        Agents that were not there in the end.
+        Agents that were absent at the end.
     """
 
     kind: Literal["finished", "gave up", "failed", "refused", "interrupted"]

@@ -1,10 +1,10 @@
 """Run one agent's session over one wire, until all agents are done.
 
-The caller's thread has the session, which may compute for minutes. Meanwhile the wire's own threads give links what
-has come, and one more thread has the timers. The links are shared between all under a lock.
+The session runs in the caller's thread and may compute for minutes. Meanwhile the wire's own threads pass arriving
+datagrams to the links, and one more thread runs the timers. All threads share the links under a lock.
 
-What the session sends goes from its own thread to the wire, as long as that is quick: a thread that has to be woken
-costs more than the rest of a link. Meanwhile no other thread sends on the same links, so that nothing overtakes.
+The session's thread sends its frames over the wire itself while that is quick: to wake another thread costs more than
+the rest of a link. Meanwhile no other thread sends on the same links, so that datagrams stay in order.
 """
 
 from __future__ import annotations
@@ -14,45 +14,48 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from vpem.core.rooms import bytes_for
-from vpem.transports.datagrams import Datagram, Hello, Status, mismatch
+from vpem.transports.datagrams import Datagram, Hello, Status, mismatch, steps_ahead
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
-from vpem.transports.outcomes import Away, Here, Outcome, Problem, Told, Wrong, progress_of
-from vpem.transports.presence import Presence
+from vpem.transports.outcomes import Away, Here, Outcome, Progress, Told, Wrong, progress_of
+from vpem.transports.presence import Awaited, Presence
+from vpem.transports.reminders import Repeats, Waits
 from vpem.transports.session import Frame, Session
 
 __all__ = ["Hello", "Wire", "run"]
 
 TICKS = 16
-"""Looks at the time in a lease."""
+"""Number of timer checks per lease."""
 MOMENT = 0.005
-"""Seconds between two looks, at least."""
+"""Minimum number of seconds between two checks."""
 
 
 class Wire(Protocol):
-    """Carries datagrams between linked agents, as well as it can: what is sent into a gap vanishes."""
+    """Best-effort carrier of datagrams between linked agents: datagrams sent during an interruption are lost."""
 
     def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
-        """Give `take` what comes from now on, from threads of the wire, for each neighbour in order; once.
+        """Pass all datagrams that arrive from now on to `take`. Call this once.
 
-        `freed` is called when there is room again for a neighbour that had none.
+        Threads of the wire call `take`, in order for each neighbour. They call `freed` when a neighbour's queue that
+        was full has room again.
         """
 
     def send(self, peer: int, datagram: Datagram, *, may_wait: bool = False) -> None:
-        """Queue a datagram, or send it at once if this may wait for a moment, and nothing is queued."""
+        """Queue a datagram, or send it at once if the call may block for a moment and nothing is queued."""
 
     def room(self, peer: int) -> int:
-        """How many more bytes to a neighbour are worth queueing now."""
+        """Return the number of further bytes to a neighbour that are worth queueing now."""
 
     def problems(self) -> list[str]:
-        """Refusals and other troubles since the last call, in words."""
+        """Return the refusals and other problems since the last call, in words."""
 
     def close(self) -> None:
-        """End; what was queued is sent first, if that takes no longer than a moment."""
+        """Close the wire. Queued datagrams are sent first, if that takes no longer than a moment."""
 
 
 def run(
@@ -67,38 +70,41 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     then: Callable[[], list[Frame]] | None = None,
     without: Collection[int] = (),
+    follow: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Run a session until all agents are done, or until it cannot go on. The caller closes the wire.
+    """Run a session until all agents are done, or until it cannot continue. The caller closes the wire.
 
     Parameters
     ----------
     session : Session
-        One that has not started.
+        Session that has not started.
     wire : Wire
     hello : Hello
-        What this agent says of itself; its neighbours compare it with their own.
+        Hello of this agent; its neighbours compare it with their own.
     names : mapping
-        Of all agents of the study, by number.
+        Names of all agents of the study, by number.
     patience : float
-        Seconds after which the run ends, if an agent stays away.
+        Seconds after which the run ends if an agent stays away.
     lease : float
-        Seconds of silence after which a link has ended.
+        Seconds of silence after which a link ends.
     watch : callable
-        Gets what happens, from either thread, one at a time.
+        Called with each report, from several threads, one call at a time.
     stop : callable
-        Whether to end as soon as possible; asked often.
+        Returns True if the run should end as soon as possible; called often.
     then : callable, optional
-        Called once when the agent is done, and returns frames: new rows to predict, for example. The agent is done
-        when it is done with these as well.
+        Called once when the agent is done; returns frames, for example for new rows to predict. The agent counts as
+        done when it has finished these as well.
     without : collection of int
-        Agents that will not come back.
+        Agents that will not return.
+    follow : callable
+        Called when a neighbour is at a later step of the study; returns True if this run counts as finished.
 
     Returns
     -------
     outcome : Outcome
     """
     names = {number: name for number, name in names.items() if number not in without}
-    running = _Running(session, wire, hello, names, patience, lease, watch, stop, then)
+    running = _Running(session, wire, hello, names, patience, lease, watch, stop, then, follow)
     thread = threading.Thread(target=running.carry, name="vpem-wire", daemon=True)
     thread.start()
     try:
@@ -115,7 +121,7 @@ class _Ended(Exception):  # noqa: N818
 
 
 class _Running:
-    """What both threads share."""
+    """State of a run that its threads share."""
 
     def __init__(
         self,
@@ -128,47 +134,54 @@ class _Running:
         watch: Callable[[Told], object],
         stop: Callable[[], bool],
         then: Callable[[], list[Frame]] | None,
+        follow: Callable[[], bool],
     ):
         self.session, self.wire, self.hello, self.names = session, wire, hello, names
         self.patience, self.lease, self.watch, self.stop, self.then = patience, lease, watch, stop, then
+        self.follow = follow
         self.neighbours: list[int] = sorted(set(session.agent.neighbours) & names.keys())
         self.is_over = False
         self.lock, self.watching = threading.RLock(), threading.Lock()
         self.wake = threading.Event()
-        """Set when the timers' thread has to look at the links before its time."""
+        """Set when the timers' thread has to check the links early."""
         self.busy: set[int] = set()
         """Neighbours to which the session's thread is sending."""
         self.inbox: SimpleQueue[tuple[int, int, Event] | BaseException] = SimpleQueue()
-        """Events of links for the session, with the peer and the link's life."""
+        """Events of links for the session, with the peer and the link's life, and errors of other threads."""
         self.hellos: dict[int, Hello] = {}
-        """Of neighbours that fit this agent."""
+        """Hellos that match this agent's, by neighbour."""
         self.met: set[int] = set()
-        """Neighbours that had a link in this run: a later hello that does not fit must not end it."""
+        """Neighbours that had a link in this run: a later hello that does not match must not end the run."""
         self.refusal: str | None = None
+        self.refused: dict[int, str] = {}
+        """Reasons why the last hello did not match, by neighbour."""
+        self.repeats = Repeats()
         self.sent = self.received = 0
         self.checked_at = -math.inf
-        """When the session's thread last saw whether the run is over."""
+        """Time at which the session's thread last checked whether the run is over."""
         self.looked_at = now = time.monotonic()
-        """When the timers' thread last looked."""
+        """Time of the last check by the timers' thread."""
         self.presence = Presence(session.agent.number, names, self.neighbours, lease, now)
         self.links = {
             peer: Link(hello, partial(self._check, peer), nonce=_nonce, lease=lease, now=now)
             for peer in self.neighbours
         }
-        # Of the session's thread:
+        # State of the session's thread:
         self.lives: dict[int, int] = {}
-        """By neighbour: the link that the session knows."""
+        """Life of the link that the session knows, by neighbour; -1 if that link has ended."""
         self.frames: dict[int, tuple[memoryview, int]] = {}
-        """By neighbour: room for a frame that is not whole, and how far it has come."""
+        """Buffer of an incomplete frame and the number of bytes received, by neighbour."""
         self.seen: tuple[object, str | None] = None, None
-        """How far the agent was when that was last looked at, and what it waited for."""
+        """Progress of the agent at the last check, and the consent that it waited for, in words."""
         self.shown: tuple[str, int, int] | None = None
         self.waited = 0.0
+        self.waits = Waits(lease, now)
+        self.doing = ""
 
-    # The timers' thread, and those of the wire
+    # The timers' thread, and the wire's threads
 
     def carry(self) -> None:
-        """Look at the links whenever it is time, until the run is over."""
+        """Check the links whenever a timer is due, until the run is over."""
         try:
             self.wire.listen(self._arrive, self.wake.set)
             while not self.is_over:
@@ -183,9 +196,11 @@ class _Running:
         self.wake.wait(min(max(soonest - now, MOMENT), self.lease / TICKS, 0.25))
         self.wake.clear()
         now = time.monotonic()
-        told: list[Told] = [Problem(text) for text in self.wire.problems()]
+        problems = self.wire.problems()
         with self.lock:
-            if now - self.looked_at < self.lease / 4:  # a process that was stopped itself has to look again first
+            told: list[Told] = [one for text in problems for one in self.repeats.take(text, now)]
+            # After this process itself was suspended, links get another check before they may time out.
+            if now - self.looked_at < self.lease / 4:
                 for peer, link in self.links.items():
                     told += self._note(peer, link.tick(now), now)
             self.looked_at = now
@@ -193,7 +208,7 @@ class _Running:
         self._tell(told)
 
     def _arrive(self, peer: int, datagram: Datagram) -> None:
-        """Take what has come from a neighbour."""
+        """Pass a neighbour's datagram to its link."""
         try:
             now = time.monotonic()
             with self.lock:
@@ -207,14 +222,14 @@ class _Running:
             self.inbox.put(error)
 
     def _pump(self, now: float, peers: Iterable[int]) -> None:
-        """Queue what can be sent; with the lock."""
+        """Queue the datagrams that are ready to send. The caller holds the lock."""
         for peer in peers:
             if peer not in self.busy:
                 for datagram in self._outgoing(peer, now):
                     self.wire.send(peer, datagram)
 
     def _outgoing(self, peer: int, now: float) -> list[Datagram]:
-        """What can be sent to a neighbour; with the lock."""
+        """Return the datagrams ready to send to a neighbour. The caller holds the lock."""
         link = self.links[peer]
         if link.is_idle(now):
             return []
@@ -225,7 +240,7 @@ class _Running:
         return found
 
     def _note(self, peer: int, events: list[Event], now: float) -> list[Told]:
-        """Pass on a link's events, and say what of them is told to people; with the lock."""
+        """Pass on a link's events, and return the reports for the user. The caller holds the lock."""
         told: list[Told] = []
         for event in events:
             if isinstance(event, Status):
@@ -233,15 +248,20 @@ class _Running:
                     self._announce(now)
                 continue
             if isinstance(event, Greeted):
-                if event.problem is not None:
-                    told.append(Problem(event.problem))
+                ahead = steps_ahead(self.hello, event.hello) if event.hello.number == peer else 0
+                if ahead > 0:
+                    self.inbox.put((peer, self.links[peer].life, event))
+                elif event.problem is not None and not ahead:  # a neighbour behind will catch up
+                    told += self.repeats.take(event.problem, now)
+                    self.refused[peer] = event.problem
                     is_ours = event.hello.number == peer and peer not in self.met
                     self.refusal = event.problem if is_ours else self.refusal
-                else:
+                elif not ahead:
                     self.hellos[peer] = event.hello
                 continue
             if isinstance(event, Up):
                 self.met.add(peer)
+                self.refused.pop(peer, None)
                 self.presence.connect(peer, now)
                 self.links[peer].tell(self.presence.status(), now)
                 told.append(Here(self.names[peer]))
@@ -257,7 +277,7 @@ class _Running:
         self.wake.set()
 
     def _check(self, peer: int, theirs: Hello) -> str | None:
-        """Why there can be no link to a neighbour that says this of itself; None if there can."""
+        """Return the reason why a neighbour with this hello cannot have a link, or None if it can."""
         if theirs.number != peer:
             return (
                 f"expected {self.names[peer]} (agent {peer}) on its link, got {theirs.name} (agent {theirs.number})"
@@ -275,7 +295,7 @@ class _Running:
     # The session's thread
 
     def serve(self, without: Collection[int]) -> Outcome:
-        """Give the session its events until the run is over."""
+        """Pass events to the session until the run is over."""
         self.session.send_early(self._send)
         self._send(self.session.start())
         for peer in sorted(set(without)):
@@ -301,7 +321,7 @@ class _Running:
             return ended.outcome
 
     def _give(self, peer: int, life: int, event: Event) -> bool:
-        """Give the session an event; whether anything can have changed, as it does not by a part of a frame."""
+        """Pass an event to the session; return False if nothing can have changed, as after a part of a frame."""
         if isinstance(event, Up):
             self.lives[peer] = life
             self.frames.pop(peer, None)
@@ -311,6 +331,7 @@ class _Running:
                 self.lives[peer] = -1
                 self._send(self.session.disconnect(peer))
         elif isinstance(event, Piece):
+            self.waits.move(time.monotonic())
             if peer in self.session.connected and self.lives.get(peer) == life:
                 self._take_piece(peer, event)
             with self.lock:
@@ -320,18 +341,29 @@ class _Running:
                     if link.must_tell:
                         self._pump(time.monotonic(), [peer])
             return event.is_last
+        elif isinstance(event, Greeted):
+            raise _Ended(self._follow(event.hello))
         return True
 
+    def _follow(self, theirs: Hello) -> Outcome:
+        """End this run, because a neighbour has finished it and is at a later step."""
+        if self.follow():
+            return Outcome("finished")
+        done, name = self.hello.purpose, self.hello.name
+        problem = f"{theirs.name} is at the {theirs.purpose}, {name} has not kept what came of the {done} before it"
+        return Outcome("refused", f"{problem}; run with --fresh at all parties")
+
     def _take_piece(self, peer: int, piece: Piece) -> None:
-        """Put a piece to the others of its frame; the session is asked before there is room for more than one."""
+        """Append a piece to its frame. The session checks the header before a buffer for more pieces is allocated."""
         session = self.session
         if piece.is_first:
             self.frames.pop(peer, None)
             start = bytes(piece.content[: session.HEADER_BYTES])
             length = session.expects(peer, start) if len(start) == session.HEADER_BYTES else len(start)
             if not length:
+                self._send([])  # closes the link if the session now counts the neighbour as lost
                 return
-            if piece.is_last:  # as most are: it need not be copied
+            if piece.is_last:  # as for most frames: no copy is needed
                 self._send(session.receive(peer, piece.content))
                 return
             self.frames[peer] = bytes_for(length).data, 0
@@ -340,7 +372,7 @@ class _Running:
         frame, place = self.frames.pop(peer)
         end = place + len(piece.content)
         if end > len(frame):
-            self._send(session.receive(peer, bytes(frame[:place]) + piece.content))  # which is lost by it
+            self._send(session.receive(peer, bytes(frame[:place]) + piece.content))  # too long: the peer is lost
             return
         frame[place:end] = piece.content
         if piece.is_last:
@@ -349,10 +381,10 @@ class _Running:
             self.frames[peer] = frame, end
 
     def _send(self, frames: list[Frame]) -> None:
-        """Hand frames to the links that the session knows, and close those that it wants closed."""
+        """Hand frames to the links that the session knows, and close the links that it no longer wants."""
         connected = self.session.connected
         unwanted = [peer for peer, life in self.lives.items() if life >= 0 and peer not in connected]
-        if not frames and not unwanted:  # as after every other message
+        if not frames and not unwanted:  # a frequent case, which needs no lock
             return
         now = time.monotonic()
         told: list[Told] = []
@@ -373,7 +405,7 @@ class _Running:
         self._tell(told)
 
     def _hand_over(self) -> None:
-        """Give the wire what there is for the neighbours that are to get something, until there is no more."""
+        """Send the datagrams for the busy neighbours until no more are ready."""
         while self.busy:
             with self.lock:
                 now = time.monotonic()
@@ -383,7 +415,7 @@ class _Running:
                 self.wire.send(peer, datagram, may_wait=True)
 
     def _after_event(self) -> None:
-        """See whether the run is over, and say how far it is."""
+        """Report progress, and end the run if it is over."""
         now, agent = time.monotonic(), self.session.agent
         self._show()
         is_early = now < self.checked_at + MOMENT
@@ -398,6 +430,8 @@ class _Running:
                 self._announce(now)
                 self._pump(now, self.links)
             may_leave, awaited = self.presence.may_leave(now), tuple(self.presence.awaited(now))
+            told = self.waits.look(self._awaited(awaited, now), now)
+        self._tell([*told])
         if may_leave:
             raise _Ended(Outcome("finished"))
         if agent.failure is not None:
@@ -409,10 +443,27 @@ class _Running:
             raise _Ended(Outcome("interrupted", "stopped", awaited))
         if any(one.seconds > self.patience for one in awaited):
             names = ", ".join(one.name for one in awaited)
-            raise _Ended(Outcome("gave up", f"{names} stayed away for longer than {self.patience:g} s", awaited))
+            said = f"{names} stayed away for longer than {self.patience:g} s"
+            # An agent that was restarted at the very end may find that the others have finished and left.
+            raise _Ended(Outcome("finished" if agent.is_done else "gave up", said, awaited))
+
+    def _awaited(self, absent: Collection[Awaited], now: float) -> list[Awaited]:
+        """Return the agents that this one waits for. The caller holds the lock.
+
+        These are the absent agents or, if all are present, those that have not sent.
+        """
+        agent, presence, since = self.session.agent, self.presence, self.waits.since
+        numbers = {name: number for number, name in self.names.items()}
+        found = [replace(one, refused=self.refused.get(numbers[one.name], "")) for one in absent]
+        if not found and now - since > self.lease:
+            peers = presence.unfinished() if agent.is_done else getattr(agent, "waits_for", self.neighbours)
+            found = [presence.describe(peer, since, now) for peer in sorted(peers) if peer in self.names]
+        names = ", ".join(one.name for one in found)
+        presence.doing = self.doing + (f", waiting for {names}" if names else "")
+        return found
 
     def _flush(self) -> bool:
-        """Wait until the neighbours have heard the last of it, but not longer than a lease."""
+        """Wait until the neighbours have received the last datagrams, but not longer than a lease."""
         end = time.monotonic() + self.lease
         while time.monotonic() < end and not self.stop():
             with self.lock:
@@ -429,9 +480,15 @@ class _Running:
             return
         self.seen = seen
         now = progress_of(agent, self.sent, self.received, round(self.waited, 3))
+        self.doing = _doing(now)
         if (shown := (now.phase, now.start, now.iteration)) != self.shown:
             self.shown = shown
             self._tell([now])
+
+
+def _doing(progress: Progress) -> str:
+    """Describe an agent's activity to its neighbours, which can infer as much from its messages."""
+    return f"iteration {progress.iteration}" if progress.iteration else progress.phase
 
 
 def _nonce() -> int:

@@ -1,10 +1,10 @@
-"""What of an agent's state must outlive its process.
+"""Part of an agent's state that must outlive its process.
 
-An agent whose process has died comes back in a new epoch: all meet, and go on from the last checkpoint that every
-agent has. So only that which it may go back to must last: the number of its epoch (before anything of that epoch is
-sent), its checkpoints, the columns that a root has pooled, the members of the study, agents that were given up,
-requests for predictions, and a failure. The mailbox and the exchange in progress need not: most messages change
-nothing that lasts, so most events save nothing.
+An agent whose process has died returns in a new epoch: all agents meet, and resume from the last checkpoint that
+every agent has. So only the state to which it may roll back must last: the number of its epoch (saved before anything
+of that epoch is sent), its checkpoints, the columns that a root has pooled, the members of the study, agents that
+were given up, requests for predictions, and a failure. The mailbox and the exchange in progress need not last. Most
+messages change nothing that lasts, so most events save nothing.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from numpy.typing import NDArray
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.meeting import bare_records
 from vpem.core.agent.message import EPOCH_BITS
-from vpem.core.agent.progress import AgentState, Progress
+from vpem.core.agent.progress import AgentState
+from vpem.core.script.state import Progress
 from vpem.transports import wire
 
 PASSING = {"round", "exchange", "progress", "records", "learnt", "started", "mailbox", "missing", "lost"}
-"""Fields of a state that end with the process, or follow from the others; any other field lasts."""
+"""Fields of a state that end with the process, or follow from the others; all other fields last."""
 
 LASTING = [part.name for part in fields(AgentState) if part.name not in PASSING]
 
 
 def lasting(state: AgentState) -> AgentState:
-    """The part of a state that lasts; an agent that goes on from it begins a new epoch with its first link."""
+    """Return the part of a state that lasts. An agent that resumes from it begins a new epoch with its first link."""
     kept = state.copy()
-    kept.round = max(state.round, (state.epoch << EPOCH_BITS) + 1)  # a meeting that was begun is not taken up again
+    kept.round = max(state.round, (state.epoch << EPOCH_BITS) + 1)  # a meeting in progress is not resumed
     kept.exchange, kept.mailbox, kept.missing, kept.learnt, kept.lost = None, {}, {}, (), frozenset()
     kept.started, kept.progress = False, Progress()
     return kept
 
 
 def has_changed(saved: AgentState, state: AgentState) -> bool:
-    """Whether a state differs from a saved one in what lasts."""
+    """True if a state differs from a saved one in a field that lasts."""
     for name in LASTING:
         old, new = getattr(saved, name), getattr(state, name)
         if new is not old and (isinstance(old, np.ndarray) or isinstance(new, np.ndarray) or new != old):
@@ -48,7 +49,7 @@ def has_changed(saved: AgentState, state: AgentState) -> bool:
 
 
 def with_memories(state: AgentState, find: Callable[[NDArray[Any]], NDArray[Any]]) -> AgentState:
-    """The same state with what is found for the arrays of earlier sums, which are of use only to go back."""
+    """Replace the arrays of earlier sums, which are needed only to roll back, by those that `find` returns."""
 
     def change(progress: Progress) -> Progress:
         memories = {name: carried.with_arrays(find) for name, carried in progress.memories.items()}
@@ -61,12 +62,12 @@ def with_memories(state: AgentState, find: Callable[[NDArray[Any]], NDArray[Any]
 
 
 def decode_lasting(saved: bytes | memoryview, agent: Agent) -> AgentState:
-    """State to go on from, for the agent that had saved it.
+    """Return the state from which the agent that had saved it resumes.
 
     Raises
     ------
     ValueError
-        If the bytes are no whole state, or not this agent's in this study.
+        If the bytes are not a whole state, or not one of this agent in this study.
     """
     state, (own,) = lasting(wire.decode_state(saved)), bare_records([agent.identity.record(AgentState())])
     known = state.records.get(agent.number, next(iter(state.records.values()), own))

@@ -1,11 +1,15 @@
 """Messages and agents' states as bytes: a small versioned format, without pickle.
 
-A message is a header of 64 bytes (a magic word, the version, the fields of `Header` as msgpack, zeros, and in
-the last 16 bytes a tag, or zeros), the values,
-the decision, and a checksum (CRC-32) of all that. A receiver reads the header first and asks its agent whether it
-expects such a message: only then does it read, or make room for, the contents. A state is a magic word, the version,
-the length, the state as msgpack, and a checksum; then its large arrays, whose checksums are in the msgpack. Numbers
-are little-endian. The checksums detect accidents; TLS has to authenticate the peer, and to detect changes.
+A message is a header of 64 bytes, the values, the decision, and a checksum (CRC-32) of all of these. The header is a
+magic word, the version, the fields of `Header` as msgpack, zeros, and in the last 16 bytes a tag, or zeros. A
+receiver reads the header first and asks its agent whether it expects such a message. Only then does it read the
+contents or allocate memory for them.
+
+A state is a magic word, the version, the length, the state as msgpack, and a checksum. Its large arrays follow; their
+checksums are in the msgpack.
+
+Numbers are little-endian. The checksums detect accidental damage. TLS has to authenticate the peer and to detect
+tampering.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
 VERSION = 3
+STATE_VERSION = 4
 MAGIC = b"vpem"
 STATE_MAGIC = b"vpst"
 PREFIX = struct.Struct("<4sBB")
@@ -39,24 +44,24 @@ STATE_PREFIX = struct.Struct("<4sBQ")
 HEADER_BYTES = OVERHEAD_BYTES - CHECKSUM.size
 TAG_BYTES = 16
 LARGE_BYTES = 2**16
-"""Arrays of a state from this size on are parts of their own."""
+"""Minimum size in bytes of an array that is a separate part of a state."""
 
 Part = bytes | memoryview
-"""Of a state: a large array's part is a view, whose `obj` is the array."""
+"""Part of a state. The part of a large array is a view, whose `obj` is the array."""
 
 _read_fields = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, int, int, int]).decode
 
 
 class WireError(ValueError):
-    """Bytes that are no message, or no state, of this version."""
+    """Raised if bytes are not a message, or not a state, of this version."""
 
 
 class OtherVersionError(WireError):
-    """A state of another version."""
+    """Raised if a state has another version."""
 
 
 def encode(message: Message) -> bytes:
-    """A message as bytes; `message.n_bytes` of them."""
+    """Encode a message as `message.n_bytes` bytes."""
     header = header_of(message)
     kind = KINDS.index(header.kind)
     dtype = DTYPES.index(header.dtype)
@@ -72,7 +77,7 @@ def encode(message: Message) -> bytes:
 
 
 def read_header(start: bytes | memoryview) -> Header:
-    """Header from the first 64 bytes of a message; WireError if they are none."""
+    """Decode the header in the first 64 bytes of a message; raise WireError if they are not a header."""
     if len(start) < HEADER_BYTES:
         raise WireError(f"expected a header of {HEADER_BYTES} bytes, got {len(start)}")
     magic, version, length = PREFIX.unpack_from(start)
@@ -101,12 +106,12 @@ def read_header(start: bytes | memoryview) -> Header:
 
 
 def open_header(start: bytes | memoryview, agent: Agent, peer: int) -> Header:
-    """Header from the first 64 bytes that have come over the link from a peer.
+    """Decode and check the header in the first 64 bytes of a message from a peer's link.
 
     Raises
     ------
     RemoteProtocolError
-        If the agent does not expect a message with this header, or if it is none.
+        If the bytes are not a header, or the agent does not expect a message with this header.
     """
     try:
         header = read_header(start)
@@ -124,12 +129,12 @@ def n_bytes(header: Header) -> int:
 
 
 def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
-    """A message that has come over the link from a peer; its arrays are views of the frame.
+    """Decode and check a message from a peer's link; its arrays are views of the frame.
 
     Raises
     ------
     RemoteProtocolError
-        If the agent does not expect it, or if it is none.
+        If the frame is not a message, or the agent does not expect it.
     """
     header = open_header(frame, agent, peer)
     content = memoryview(frame)[: -CHECKSUM.size]
@@ -149,7 +154,7 @@ def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
 
 
 def _tag(frame: bytes | memoryview, agent: Agent, peer: int) -> bytes:
-    """The tag of a message; RemoteProtocolError if it has one where there are none."""
+    """Return the tag of a message; raise RemoteProtocolError if it has one but the summation does not use tags."""
     tag = bytes(frame[HEADER_BYTES - TAG_BYTES : HEADER_BYTES])
     if not any(tag):
         return b""
@@ -160,14 +165,14 @@ def _tag(frame: bytes | memoryview, agent: Agent, peer: int) -> bytes:
 
 
 class StateEncoder:
-    """Encodes an agent's states, one after the other; large arrays that two of them share are only read once."""
+    """Encoder of an agent's successive states; large arrays that two of them share are read only once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[NDArray[Any], int]] = {}
-        """By an array's identity: the array, so that it stays the only one with it, and its checksum."""
+        """Array and its checksum, by the array's `id`; the reference to the array keeps its `id` unique."""
 
     def parts(self, state: AgentState) -> list[Part]:
-        """A state in parts that are not copied: a small one, and its large arrays."""
+        """Encode a state as a small part and its large arrays, which are not copied."""
         places: dict[int, tuple[int, int]] = {}
         arrays: list[memoryview] = []
         known, n_bytes = self._known, 0
@@ -185,34 +190,34 @@ class StateEncoder:
             return places[id(value)]
 
         content = msgspec.msgpack.encode(state, enc_hook=partial(_from_array, place))
-        body = STATE_PREFIX.pack(STATE_MAGIC, VERSION, len(content)) + content
+        body = STATE_PREFIX.pack(STATE_MAGIC, STATE_VERSION, len(content)) + content
         return [body + CHECKSUM.pack(zlib.crc32(body)), *arrays]
 
     def exchange(self, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        """The new one of two large arrays with the same numbers, which later states have in place of the old one."""
+        """Register a large array that replaces one with the same numbers in later states, and return it."""
         if new is not old and id(old) in self._known:
             self._known[id(new)] = new, self._known.pop(id(old))[1]
         return new
 
 
 DECODING = Lock()
-"""msgspec looks at a type when it is first decoded, and two threads that do so at once end the process."""
+"""Lock for decoding: msgspec inspects a type at its first decoding, and two threads that do so at once crash."""
 
 
 def encode_state(state: AgentState) -> bytes:
-    """All that an agent needs, beside its own table and settings, to go on from here."""
+    """Encode everything that an agent needs to resume from here, except its own table and settings."""
     return b"".join(StateEncoder().parts(state))
 
 
 def decode_state(saved: bytes | memoryview) -> AgentState:
-    """Inverse of `encode_state`; WireError if these bytes are no whole state of this version. Arrays are views."""
+    """Decode a state, whose arrays are views; raise WireError if the bytes are not a whole state of this version."""
     if len(saved) < STATE_PREFIX.size + CHECKSUM.size:
         raise WireError(f"expected an agent's state, got {len(saved)} bytes")
     magic, version, length = STATE_PREFIX.unpack_from(saved)
     if magic != STATE_MAGIC:
         raise WireError(f"expected an agent's state, got bytes that begin with {magic!r}")
-    if version != VERSION:
-        raise OtherVersionError(f"expected version {VERSION} of an agent's state, got {version}")
+    if version != STATE_VERSION:
+        raise OtherVersionError(f"expected version {STATE_VERSION} of an agent's state, got {version}")
     view, end = memoryview(saved), STATE_PREFIX.size + length
     start, arrays = view[:end], _Arrays(view[end + CHECKSUM.size :])
     if len(view) < end + CHECKSUM.size or zlib.crc32(start) != CHECKSUM.unpack_from(view, end)[0]:
@@ -230,13 +235,13 @@ def decode_state(saved: bytes | memoryview) -> AgentState:
 
 
 class _Arrays:
-    """Large arrays of a state that is read."""
+    """Large arrays of a state that is being decoded."""
 
     def __init__(self, content: memoryview):
         self.content, self.end = content, 0
         self._checked: set[tuple[int, int]] = set()
         self.made: dict[tuple[int, str, tuple[int, ...]], NDArray[Any]] = {}
-        """Those that were read: what states have in common is one array again, which is saved and sent once."""
+        """Decoded arrays: an array that states share is one object again, so that it is saved and sent once."""
 
     def take(self, place: int, checksum: int, n_bytes: int) -> memoryview:
         found = self.content[place : place + n_bytes]
@@ -248,7 +253,7 @@ class _Arrays:
 
 
 def _little(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array as it is sent or saved."""
+    """Return the array in the memory layout in which it is sent or saved."""
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
 
 

@@ -1,241 +1,106 @@
-"""The wire over zenoh: a peer that has exactly the links of the study.
+"""Wire over zenoh: a zenoh peer that has exactly the links of the study.
 
-Zenoh carries `vpem/<study>/<from>/<to>` from one agent to the other. With TLS both ends show certificates, and access
-control lets an agent publish under its own number only: the common name of its certificate counts, not the name of
-its machine. Certificates that are refused, and the like, are only in zenoh's own log (`vpem.transports.zenoh_log`).
+Zenoh carries `vpem/<study>/<from>/<to>` from one agent to the other (`vpem.transports.wiring` configures it). Refused
+certificates and similar problems appear only in zenoh's own log (`vpem.transports.zenoh_log`).
+
+A zenoh session that has lost a connection may never get another one. The other end can still count the old
+connection, or fail to deliver the messages, for example if one of the two processes was suspended for longer than the
+lease. Zenoh identifies a session by a random number, so a new session is not affected. Hence every outgoing
+connection has its own session, which is replaced when nothing has arrived through it for `STALE_LEASES` leases. All
+incoming connections share one session: their other ends replace theirs.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
-import math
-import re
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
-from vpem.transports.datagrams import HEADER_BYTES, PIECE_BYTES, Datagram
+from vpem.transports.datagrams import Datagram
 from vpem.transports.memory import keep_memory
+from vpem.transports.wiring import Peer, Tls, Wiring, key, settings
 from vpem.transports.zenoh_log import ZenohLog, without_places, zenoh_log
 
-STUDY = re.compile(r"[A-Za-z0-9_-]{1,64}")
-ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/:\[\]#?]+):([0-9]{1,5})")
+__all__ = ["Peer", "Tls", "Wiring", "ZenohWire", "open_wire"]
+
 QUEUE_BYTES = 2 * 1024 * 1024
-"""To a neighbour, before its link holds pieces back."""
+"""Number of queued bytes to a neighbour at which its link holds pieces back."""
 MOST_QUEUE_BYTES = 16 * 1024 * 1024
-"""To a neighbour; what is sent beyond vanishes."""
+"""Maximum number of queued bytes to a neighbour; further datagrams are dropped."""
 INBOX = 64
-"""Datagrams of a neighbour that wait in zenoh; its connection is not read on beyond that."""
+"""Maximum number of a neighbour's datagrams that wait in zenoh; then its connection is not read any further."""
 QUICK_SECONDS = 0.01
-"""That a datagram may take to be sent without a thread of its own."""
+"""Maximum time to send a datagram for which the next one may be sent in the caller's thread."""
 CLOSING_SECONDS = 1.0
-"""For what is still to be sent."""
+"""Time limit for queued datagrams when the wire is closed."""
 ENDING_SECONDS = 5.0
-"""For threads."""
-SILENT_SECONDS = 60.0
-"""Until the same trouble is said again."""
-MOST_MESSAGE_BYTES = 2 * (PIECE_BYTES + HEADER_BYTES)
+"""Time limit for threads to end."""
+RENEWING_SECONDS = 15.0
+"""Time limit for the replacement of a session: zenoh may take 10 s to close one."""
+STALE_LEASES = 3
+"""Number of leases without a datagram after which an outgoing connection is replaced."""
+DOUBLE_LEASES = 2
+"""Number of leases after which two connections with one certificate are two processes.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Peer:
-    """A neighbour.
-
-    Parameters
-    ----------
-    number : int
-    name : str
-    address : str
-        "host:port", where it listens; only needed if this agent connects.
-    certificate : str
-        Common name of its certificate.
-    connect : bool
-        Whether this agent opens the connection; one of both ends does.
-    """
-
-    number: int
-    name: str
-    address: str = ""
-    certificate: str = ""
-    connect: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tls:
-    """Paths of the study's authority, and of this agent's certificate and key."""
-
-    ca: Path
-    certificate: Path
-    key: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wiring:
-    """What one agent's wire needs to know.
-
-    Parameters
-    ----------
-    study : str
-        Letters, digits, "-" and "_".
-    number : int
-        This agent's.
-    listen : str, optional
-        "host:port"; None if all connections are opened from here.
-    peers : tuple of Peer
-    tls : Tls, optional
-        None: plain TCP.
-    lease : float
-        Seconds of silence after which a connection has ended.
-    """
-
-    study: str
-    number: int
-    listen: str | None
-    peers: tuple[Peer, ...]
-    tls: Tls | None
-    lease: float
-
-    def __post_init__(self) -> None:
-        if not STUDY.fullmatch(self.study):
-            raise ValueError(f"expected a study's name of 1 to 64 letters, digits, - and _, got {self.study!r}")
-        numbers = [self.number, *(peer.number for peer in self.peers)]
-        if min(numbers) < 0 or len(set(numbers)) < len(numbers):
-            raise ValueError(f"expected different agents of at least 0, got {numbers}")
-        if self.lease <= 0:
-            raise ValueError(f"expected a lease of more than 0 s, got {self.lease}")
-        addresses = [peer.address for peer in self.peers if peer.connect]
-        for address in [*addresses, *([] if self.listen is None else [self.listen])]:
-            match = ADDRESS.fullmatch(address)
-            if match is None or int(match[2]) > 65535:
-                raise ValueError(f"expected an address such as north.example.org:7450, got {address!r}")
-        if self.listen is None and not all(peer.connect for peer in self.peers):
-            raise ValueError(
-                "expected an address to listen at, as not all connections are opened from here, got None"
-            )
-        names = [peer.certificate for peer in self.peers]
-        if self.tls is not None and (not all(names) or len(set(names)) < len(names)):
-            raise ValueError(f"expected a different certificate's name for each neighbour, got {names}")
+The old connection of a neighbour that reconnected expires within one lease. A stranger's is replaced by its own end
+after `STALE_LEASES`, so it must be reported before that.
+"""
+LOOKS = 8
+"""Number of checks for stale sessions per lease."""
 
 
 def open_wire(wiring: Wiring) -> ZenohWire:
-    """Listen, and begin to connect; returns at once, whether or not the neighbours are there."""
+    """Start to listen and to connect; return at once, whether or not the neighbours are reachable."""
     try:
         import zenoh
     except ImportError:
         raise ImportError("expected zenoh for real networks, got none; try: pip install 'vpem[zenoh]'") from None
     keep_memory()
-    config = zenoh.Config()
-    for name, value in settings(wiring).items():
-        config.insert_json5(name, json.dumps(value))
     log = zenoh_log()
     log.open()
     log.lines()
+    trunks: list[_Trunk] = []
     try:
-        return ZenohWire(zenoh.open(config), wiring, log)
+        for part in parts(wiring):
+            trunks += [_Trunk(part)]
     except zenoh.ZError as error:
+        for trunk in trunks:
+            trunk.close()
         log.close()
         where = "" if wiring.listen is None else f" at {wiring.listen}"
         raise OSError(f"could not begin to listen{where} or to connect: {without_places(str(error))}") from None
+    return ZenohWire(trunks, wiring.lease, log)
 
 
-def settings(wiring: Wiring) -> dict[str, Any]:
-    """Zenoh's configuration, by path."""
-    scheme = "tcp" if wiring.tls is None else "tls"
-    milliseconds = max(int(wiring.lease * 1000), 1)
-    found: dict[str, Any] = {
-        "mode": "peer",
-        "listen/endpoints": [] if wiring.listen is None else [f"{scheme}/{wiring.listen}"],
-        "connect/endpoints": [f"{scheme}/{peer.address}" for peer in wiring.peers if peer.connect],
-        "connect/timeout_ms": -1,
-        "connect/exit_on_failure": False,
-        "connect/retry": {
-            "period_init_ms": min(100, milliseconds),
-            "period_max_ms": min(1000, milliseconds),
-            "period_increase_factor": 1.5,
-        },
-        "scouting/delay": 0,
-        "open/return_conditions/connect_scouted": False,
-        "scouting/multicast/enabled": False,
-        "scouting/gossip/enabled": False,
-        "transport/shared_memory/enabled": False,
-        "transport/link/protocols": [scheme],
-        "transport/link/tx/lease": milliseconds,
-        "transport/link/tx/queue/congestion_control/block/wait_before_close": 600_000_000,
-        "transport/link/rx/max_message_size": MOST_MESSAGE_BYTES,
-        # Connections that never say who they are must not keep others out.
-        "transport/unicast/accept_pending": 1000,
-        "transport/unicast/accept_timeout": min(5000, 2 * milliseconds),
-    }
-    if wiring.tls is not None:
-        ca, certificate, key = (str(path) for path in (wiring.tls.ca, wiring.tls.certificate, wiring.tls.key))
-        found["transport/link/tls"] = {
-            "root_ca_certificate": ca,
-            "listen_private_key": key,
-            "listen_certificate": certificate,
-            "connect_private_key": key,
-            "connect_certificate": certificate,
-            "enable_mtls": True,
-            "verify_name_on_connect": False,  # access control looks at the certificate's own name
-            "close_link_on_expiration": True,
-        }
-        found["access_control"] = access_control(wiring)
-    return found
-
-
-def access_control(wiring: Wiring) -> dict[str, Any]:
-    """Who may publish and subscribe to what: each neighbour only on its own two keys."""
-    rules, subjects, policies = [], [], []
-    for peer in wiring.peers:
-        ours, theirs = key(wiring.study, wiring.number, peer.number), key(wiring.study, peer.number, wiring.number)
-        for flow, put, subscribe in (("ingress", theirs, ours), ("egress", ours, theirs)):
-            for message, where in (("put", put), ("declare_subscriber", subscribe)):
-                rules.append(
-                    {
-                        "id": f"{message} {flow} {peer.number}",
-                        "permission": "allow",
-                        "flows": [flow],
-                        "messages": [message],
-                        "key_exprs": [where],
-                    }
-                )
-        subjects.append({"id": f"agent {peer.number}", "cert_common_names": [peer.certificate]})
-        policies.append(
-            {"rules": [rule["id"] for rule in rules[-4:]], "subjects": [f"agent {peer.number}"]},
-        )
-    return {
-        "enabled": True,
-        "default_permission": "deny",
-        "rules": rules,
-        "subjects": subjects,
-        "policies": policies,
-    }
-
-
-def key(study: str, sender: int, receiver: int) -> str:
-    """Where one agent publishes for another."""
-    return f"vpem/{study}/{sender}/{receiver}"
+def parts(wiring: Wiring) -> list[Wiring]:
+    """Return a wiring for each zenoh session: one for all incoming connections, and one for each outgoing one."""
+    outside = tuple(peer for peer in wiring.peers if not peer.connect)
+    found = [replace(wiring, peers=outside)] if outside else []
+    return found + [replace(wiring, listen=None, peers=(peer,)) for peer in wiring.peers if peer.connect]
 
 
 class _Line:
-    """What goes to and comes from one neighbour, in a thread each."""
+    """Datagrams to and from one neighbour, with a thread for each direction."""
 
     def __init__(self, session: Any, wiring: Wiring, peer: int):
         import zenoh
 
         self.peer = peer
+        self.heard = time.monotonic()
+        """Arrival time of the last datagram; at first, the time at which the line was created."""
         self._queue: SimpleQueue[Datagram | None] = SimpleQueue()
         self.n_queued = 0
         self.is_short = False
-        """Whether there was no room, so that something may wait for it."""
+        """True if the queue had no room, so that a link may be waiting for it."""
         self._freed: Callable[[], object] = lambda: None
         self._is_quick = True
-        """Whether the last datagram was sent at once."""
+        """True if the last datagram was sent within `QUICK_SECONDS`."""
         self._lock = threading.Lock()
         self._is_ending = False
         self._subscriber = session.declare_subscriber(
@@ -259,7 +124,7 @@ class _Line:
         self._receiver.start()
 
     def put_now(self, datagram: Datagram) -> None:
-        """Send a datagram in this thread, unless others are queued, or it may take long."""
+        """Send a datagram in this thread, unless others are queued or sending may take long."""
         if self.n_queued or not self._is_quick:
             self.put(datagram)
         else:
@@ -269,7 +134,7 @@ class _Line:
     def _publish(self, datagram: Datagram) -> None:
         begin = time.monotonic()
         content = datagram.content
-        if isinstance(content, memoryview):  # a whole frame is not copied here
+        if isinstance(content, memoryview):  # avoids a copy of a whole frame
             frame: Any = content.obj
             content = frame if len(frame) == len(content) else bytes(content)
         self._publisher.put(content, attachment=datagram.head)
@@ -299,102 +164,201 @@ class _Line:
     def _receive(self, take: Callable[[int, Datagram], object]) -> None:
         with suppress(Exception):
             for sample in self._subscriber:
+                self.heard = time.monotonic()
                 head = sample.attachment
                 if not self._is_ending and head is not None:
                     take(self.peer, Datagram(head.to_bytes(), sample.payload.to_bytes()))
 
     def end(self, deadline: float) -> None:
-        """Send what is queued, if there is time; what still comes is dropped, as zenoh cannot close with it."""
+        """Send queued datagrams if there is time. Later arrivals are dropped, as zenoh cannot close with them."""
         self.put(None)
         self._sender.join(max(deadline - time.monotonic(), 0.0))
         self._is_ending = True
 
     def join(self, deadline: float) -> None:
-        """Wait for the threads, when zenoh's session is closed: one inside zenoh must not outlive the interpreter."""
+        """Wait for the threads after zenoh's session is closed: none inside zenoh must outlive the interpreter."""
         for thread in (self._sender, self._receiver):
             if thread is not None:
                 thread.join(max(deadline - time.monotonic(), 0.0))
 
 
 class _Guests:
-    """Connections and the certificates that they show.
+    """Connections and the certificates that they present.
 
-    Access control drops what a neighbour's certificate does not allow, without a word: this is where it is seen.
+    Access control silently drops everything that a neighbour's certificate does not allow. This class reports it.
+
+    Parameters
+    ----------
+    session : zenoh.Session
+    lines : dict
+        Lines by the name of the certificate that the neighbour presents.
+    lease : float
     """
 
-    def __init__(self, session: Any, wiring: Wiring):
+    def __init__(self, session: Any, lines: dict[str, _Line], lease: float):
         import zenoh
 
-        self._expected = {peer.certificate for peer in wiring.peers}
+        self._lines, self._lease = lines, lease
         self._opened = zenoh.SampleKind.PUT
         self._names: dict[str, str] = {}
-        """By zenoh's own number of the other process."""
+        """Names of the certificates, by zenoh's own number of the other process."""
+        self._doubles: dict[str, tuple[float, str]] = {}
+        """Time and address of connections that present a certificate already in use, by zenoh's number."""
         self._listener = session.info.declare_link_events_listener(zenoh.handlers.FifoChannel(1024), history=True)
 
     def look(self) -> list[str]:
-        """What was wrong with new connections."""
+        """Return what was wrong with new connections."""
+        found, now = [], time.monotonic()
+        with suppress(Exception):  # the session is closed
+            while (event := self._listener.try_recv()) is not None:
+                link = event.link
+                zid, name, where = str(link.zid), link.auth_identifier, link.dst
+                if event.kind != self._opened:
+                    self._names.pop(zid, None)
+                    self._doubles.pop(zid, None)
+                    continue
+                if name not in self._lines:
+                    found.append(f"refused {where}: it shows the certificate of {name!r}, which is not expected")
+                elif name in self._names.values() and zid not in self._names:
+                    self._doubles[zid] = now, where
+                self._names[zid] = name
+        return found + self._intruders(now)
+
+    def _intruders(self, now: float) -> list[str]:
+        """Report others with a neighbour's certificate, after the time in which that one may have reconnected."""
+        due = [zid for zid, (since, _) in self._doubles.items() if now - since > DOUBLE_LEASES * self._lease]
         found = []
-        while (event := self._listener.try_recv()) is not None:
-            link = event.link
-            zid, name, where = str(link.zid), link.auth_identifier, link.dst
-            if event.kind != self._opened:
-                self._names.pop(zid, None)
-                continue
-            if name not in self._expected:
-                found.append(f"refused {where}: it shows the certificate of {name!r}, which is no neighbour's")
-            elif name in self._names.values() and zid not in self._names:
+        for zid in due:
+            name, (_, where) = self._names[zid], self._doubles.pop(zid)
+            is_heard = now - self._lines[name].heard < self._lease
+            if is_heard and list(self._names.values()).count(name) > 1:
                 found.append(f"refused {where} as another party: it shows the certificate of {name!r}, which is here")
-            self._names[zid] = name
         return found
 
 
-class ZenohWire:
-    """A wire (`vpem.transports.running.Wire`) over zenoh; made by `open_wire`, and a context that closes it."""
+class _Trunk:
+    """A zenoh session, and the lines that use it."""
 
-    def __init__(self, session: Any, wiring: Wiring, log: ZenohLog):
-        self._session, self._log = session, log
-        self._guests = None if wiring.tls is None else _Guests(session, wiring)
-        self._said: dict[str, float] = {}
-        self._lines = {peer.number: _Line(session, wiring, peer.number) for peer in wiring.peers}
+    def __init__(self, wiring: Wiring):
+        import zenoh
+
+        config = zenoh.Config()
+        for name, value in settings(wiring).items():
+            config.insert_json5(name, json.dumps(value))
+        self.wiring = wiring
+        self._session: Any = zenoh.open(config)
+        self.lines = {peer.number: _Line(self._session, wiring, peer.number) for peer in wiring.peers}
+        self._guests: _Guests | None = None
+        if wiring.tls is not None:
+            by_name = {peer.certificate: self.lines[peer.number] for peer in wiring.peers}
+            self._guests = _Guests(self._session, by_name, wiring.lease)
+
+    def look(self) -> list[str]:
+        """Return what was wrong with new connections."""
+        return [] if self._guests is None else self._guests.look()
+
+    def is_stale(self, now: float) -> bool:
+        """True if the session should be replaced. One that listens never is: that would close all its connections."""
+        silent = now - max(line.heard for line in self.lines.values())
+        return self.wiring.listen is None and silent > STALE_LEASES * self.wiring.lease
+
+    def spare(self, now: float) -> None:
+        """Restart the measurement of silence now."""
+        for line in self.lines.values():
+            line.heard = now
+
+    def close(self, seconds: float = 0.0) -> None:
+        """Close the session; queued datagrams are sent first, for at most the given number of seconds."""
+        deadline = time.monotonic() + seconds
+        for line in self.lines.values():
+            line.end(deadline)
+        with suppress(Exception):  # zenoh may raise an error if it takes long
+            self._session.close()
+        deadline = time.monotonic() + ENDING_SECONDS
+        for line in self.lines.values():
+            line.join(deadline)
+
+
+class ZenohWire:
+    """Wire (`vpem.transports.running.Wire`) over zenoh, created by `open_wire`; a context manager that closes it."""
+
+    def __init__(self, trunks: list[_Trunk], lease: float, log: ZenohLog):
+        self._trunks, self._lease, self._log = trunks, lease, log
+        self._lines = {number: line for trunk in trunks for number, line in trunk.lines.items()}
+        self._listening: tuple[Callable[[int, Datagram], object], Callable[[], object]] | None = None
+        self._lock = threading.Lock()
+        """Held while trunks are replaced, and while their listeners are set."""
+        self._renewals: dict[int, threading.Thread] = {}
+        """Threads that replace trunks, by place of the trunk."""
+        self._over = threading.Event()
         self._is_closed = False
-        atexit.register(self.close)  # an interpreter that ends with threads inside zenoh is aborted
+        self._keeper = threading.Thread(target=self._keep, name="vpem-keeper", daemon=True)
+        self._keeper.start()
+        atexit.register(self.close)  # an interpreter that exits with threads inside zenoh is aborted
 
     def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
-        """Give `take` what comes, from a thread for each neighbour; `freed` is called when there is room again."""
-        for line in self._lines.values():
-            line.listen(take, freed)
+        """Pass arriving datagrams to `take`, from a thread per neighbour; call `freed` when there is room again."""
+        with self._lock:
+            self._listening = take, freed
+            for line in self._lines.values():
+                line.listen(take, freed)
 
     def send(self, peer: int, datagram: Datagram, *, may_wait: bool = False) -> None:
-        """Queue a datagram, or send it now if this may wait a moment; it vanishes if too much is queued."""
+        """Queue a datagram, or send it now if the call may block for a moment; drop it if the queue is full."""
         line = self._lines[peer]
         line.put_now(datagram) if may_wait else line.put(datagram)
 
     def room(self, peer: int) -> int:
-        """How many more bytes to a neighbour are worth queueing now."""
+        """Return the number of further bytes to a neighbour that are worth queueing now."""
         return QUEUE_BYTES - self._lines[peer].n_queued
 
     def problems(self) -> list[str]:
-        """Troubles since the last call; one that comes again and again is only said once in a while."""
-        found, now = [], time.monotonic()
-        for text in self._log.lines() + ([] if self._guests is None else self._guests.look()):
-            kind = re.sub(r"\d+", "", text)
-            if now - self._said.get(kind, -math.inf) > SILENT_SECONDS:
-                self._said[kind] = now
-                found.append(text)
-        return found
+        """Return the problems since the last call, in words."""
+        return self._log.lines() + [text for trunk in self._trunks for text in trunk.look()]
+
+    def _keep(self) -> None:
+        """Replace sessions through which nothing arrives, until the wire is closed."""
+        looked = time.monotonic()
+        while not self._over.wait(self._lease / LOOKS):
+            now = time.monotonic()
+            if now - looked > self._lease:  # this process was suspended: give its neighbours time
+                for trunk in self._trunks:
+                    trunk.spare(now)
+            looked = now
+            for place, trunk in enumerate(self._trunks):
+                is_renewing = place in self._renewals and self._renewals[place].is_alive()
+                if trunk.is_stale(now) and not is_renewing:
+                    thread = threading.Thread(target=self._renew, args=(place,), name="vpem-renewal", daemon=True)
+                    self._renewals[place] = thread
+                    thread.start()
+
+    def _renew(self, place: int) -> None:
+        """Replace a session. Datagrams in transit are lost; links handle the loss."""
+        old = self._trunks[place]
+        old.close()
+        if self._over.is_set():
+            return
+        with suppress(Exception):  # retried, as the old session stays stale
+            new = _Trunk(old.wiring)
+            with self._lock:
+                self._trunks[place] = new
+                self._lines |= new.lines
+                listening = self._listening
+                if listening is not None:
+                    for line in new.lines.values():
+                        line.listen(*listening)
+            if listening is not None:
+                listening[1]()  # the new queues have room
 
     def close(self) -> None:
-        """End; what was queued is sent first, if that takes no longer than a moment."""
+        """Close the wire. Queued datagrams are sent first, if that takes no longer than a moment."""
         if self._is_closed:
             return
-        deadline = time.monotonic() + CLOSING_SECONDS
-        for line in self._lines.values():
-            line.end(deadline)
-        with suppress(Exception):  # it may say that it takes long
-            self._session.close()
-        deadline = time.monotonic() + ENDING_SECONDS
-        for line in self._lines.values():
-            line.join(deadline)
+        self._over.set()
+        deadline = time.monotonic() + RENEWING_SECONDS
+        for thread in (self._keeper, *self._renewals.values()):
+            thread.join(max(deadline - time.monotonic(), 0.0))
+        _all_at_once([trunk.close for trunk in self._trunks])
         self._is_closed = True
         self._log.close()
         atexit.unregister(self.close)
@@ -404,3 +368,19 @@ class ZenohWire:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _all_at_once(closings: list[Callable[[float], object]]) -> None:
+    """Close several trunks concurrently, as each may take long."""
+    threads = []
+    for close in closings[1:]:
+        thread = threading.Thread(target=close, args=(CLOSING_SECONDS,), name="vpem-closing", daemon=True)
+        try:
+            thread.start()
+            threads.append(thread)
+        except RuntimeError:  # an interpreter that exits starts no new threads
+            close(CLOSING_SECONDS)
+    for close in closings[:1]:
+        close(CLOSING_SECONDS)
+    for thread in threads:
+        thread.join(RENEWING_SECONDS)

@@ -1,7 +1,8 @@
-"""Zenoh's own log: lines that it writes to the process's standard output, taken out of there.
+"""Zenoh's own log: lines that it writes to the process's standard output, and that are removed from there.
 
-Zenoh writes its log to file descriptor 1 and cannot be told otherwise. So while wires are open, the descriptor is a
-pipe that a thread reads. Python's own `sys.stdout` goes on to the old place, and so do lines that are not zenoh's.
+Zenoh always writes its log to file descriptor 1; this cannot be configured. So while wires are open, the descriptor
+is a pipe that a thread reads. Python's own `sys.stdout` still writes to the old destination, and the thread passes on
+lines that are not zenoh's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import cache
 from typing import TextIO
 
 MOST_LINES = 1000
-"""That are kept until they are asked for."""
+"""Maximum number of lines that are kept until they are read."""
 ENDING_SECONDS = 1.0
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -25,15 +26,39 @@ _LINE = re.compile(r"\d{4}-\S+Z\s+(?:TRACE|DEBUG|INFO|WARN|ERROR)\s.*?ThreadId\(
 _WHERE = re.compile(r"(?:\S+:\s)*?((?:zenoh|rustls)[\w:]*): (.*)")
 _NOISE = re.compile(r" at /\S+?\.rs:\d+\.?|\. Hint: increase the system open file limit\.| Retry in \S+")
 _FILTER = "warn,zenoh::net::runtime::orchestrator=debug"
-"""What zenoh writes: warnings, and why it could not connect."""
+"""Filter of zenoh's log: warnings, and reasons why it could not connect."""
 _USUAL = ("Gossip is disabled", "Scouting delay elapsed", "Skipping name verification")
-"""Warnings about what is meant so."""
+"""Warnings about intended settings."""
+_ECHOES = ("Received a close message", "Error syncing transport", "Remapping unsupported")
+"""Parts of warnings about connections that the other end replaces; another line reports if no new one begins."""
 _AWAITED = ("Connection refused", "No route to host", "Network is unreachable", "imed out", "Connection reset")
-"""In words of the system: the other end is not there, which links see for themselves."""
+"""Parts of system errors which mean that the other end is absent; links detect this themselves."""
+
+
+_UNABLE = re.compile(r"Unable to connect to (?:configured )?(?:peer )?(?:\w+/)?(\S+?)! (.*)")
+_VALUES = re.compile(r"\w+ \{.*\}")
+MOST_CHARACTERS = 200
+_WORDS = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (
+            r"reason (MAX_LINKS)",
+            "it still counts an old connection of this party; another one is tried",
+        ),
+        (r"close message \(reason (\w+)\)", "it ended the connection before it was ready; another one is tried"),
+        (r"invalid peer certificate: ([\w ]+)", "its certificate is not valid in this study"),
+        (r"fatal alert: (\w*(?:Certificate|CA)\w*)", "it does not accept this party's certificate"),
+        (r"fatal alert: (\w+)", "it ended the encryption"),
+        (r"peer sent no certificates", "it showed no certificate"),
+        (r"Unable to push non droppable", "closed, as the other end has not read from it for too long"),
+        (r"(corrupt message|handshake eof|InvalidContentType)", "it did not speak TLS"),
+    )
+)
+"""Patterns of the messages of zenoh and its TLS library, and their meanings."""
 
 
 class ZenohLog:
-    """Lines of zenoh's log; made by `zenoh_log`, once in a process, and opened once for each wire."""
+    """Lines of zenoh's log. `zenoh_log` creates it once per process; each wire opens it once."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
@@ -42,7 +67,7 @@ class ZenohLog:
         self._outlet: _Outlet | None = None
 
     def open(self) -> None:
-        """Take lines out of the standard output, unless there is none."""
+        """Start to remove zenoh's lines from the standard output, if the process has one."""
         with self._lock:
             self._n_open += 1
             if self._outlet is None:
@@ -51,7 +76,7 @@ class ZenohLog:
         _begin()
 
     def close(self) -> None:
-        """Give the standard output back, when it was closed as often as it was opened."""
+        """Restore the standard output once the log was closed as often as it was opened."""
         with self._lock:
             self._n_open -= 1
             if self._n_open == 0 and self._outlet is not None:
@@ -59,14 +84,14 @@ class ZenohLog:
                 self._outlet = None
 
     def _take(self, line: bytes) -> bool:
-        """Keep a line, if it is one of zenoh's."""
+        """Return True if a line is one of zenoh's; keep it if it reports a problem."""
         match = _LINE.fullmatch(_COLOUR.sub("", line.decode(errors="replace")).rstrip())
         if match is not None and (problem := _problem(match[1])) is not None:
             self._lines.append(problem)
         return match is not None
 
     def lines(self) -> list[str]:
-        """What has come since the last call."""
+        """Return the lines since the last call."""
         found = []
         with contextlib.suppress(IndexError):
             while True:
@@ -75,7 +100,7 @@ class ZenohLog:
 
 
 class _Outlet:
-    """Descriptor 1 as a pipe: a thread offers its lines, and passes on what is not taken."""
+    """Descriptor 1 as a pipe: a thread offers each line to `take`, and passes on the lines that it does not take."""
 
     def __init__(self, take: Callable[[bytes], bool]):
         self._take, self._stdout = take, sys.stdout
@@ -100,13 +125,13 @@ class _Outlet:
                         os.write(self._old, line)
 
     def close(self) -> None:
-        """Descriptor 1 is what it was before, and everything that was written to it has come out."""
+        """Restore descriptor 1, and wait until everything that was written to the pipe has been passed on."""
         if self._stdout is not None:
             with contextlib.suppress(OSError, ValueError):
-                self._stdout.flush()  # what was written to it in the meantime is in the pipe's order
-        os.dup2(self._old, 1, inheritable=True)  # the pipe's last end to write to is closed, so that the thread ends
+                self._stdout.flush()  # puts what was written to it in the meantime in the pipe's order
+        os.dup2(self._old, 1, inheritable=True)  # closes the pipe's last write end, so that the thread ends
         self._thread.join(ENDING_SECONDS)
-        if not self._thread.is_alive():  # a child process may have the pipe
+        if not self._thread.is_alive():  # a child process may hold the pipe
             os.close(self._old)
         if self._ours is not None and sys.stdout is self._ours:
             sys.stdout = self._stdout
@@ -114,19 +139,31 @@ class _Outlet:
 
 
 def without_places(text: str) -> str:
-    """A message of zenoh without places in its source."""
+    """Remove source locations and hints from a message of zenoh."""
     return _NOISE.sub("", text).strip()
 
 
 def _problem(text: str) -> str | None:
-    """What a line of the log says of a trouble; None if it says nothing of one."""
+    """Return the problem that a line of the log reports, or None if it reports no problem."""
     match = _WHERE.fullmatch(text)
     where, what = ("", text) if match is None else match.groups()
     what = without_places(what)
     if where.endswith("::orchestrator"):
-        is_trouble = what.startswith("Unable to") and not any(words in what for words in _AWAITED)
-        return what if is_trouble else None
-    return None if what.startswith(_USUAL) else what
+        match = _UNABLE.match(what)
+        if match is None or any(words in what for words in _AWAITED):
+            return None
+        return f"{match[1]}: {_in_words(match[2])}"
+    if what.startswith(_USUAL) or any(words in what for words in _ECHOES):
+        return None
+    return f"a connection: {_in_words(what)}"
+
+
+def _in_words(what: str) -> str:
+    """Explain zenoh's message about a connection in plain words, with zenoh's own term in parentheses."""
+    for pattern, words in _WORDS:
+        if (match := pattern.search(what)) is not None:
+            return words + (f" ({match[1]})" if match.groups() else "")
+    return f"zenoh says: {_VALUES.sub('...', what)[:MOST_CHARACTERS]}"
 
 
 def _number(file: object) -> int | None:
@@ -145,5 +182,5 @@ def _begin() -> None:
 
 @cache
 def zenoh_log() -> ZenohLog:
-    """The one log of this process."""
+    """Return the only log of this process."""
     return ZenohLog()

@@ -1,4 +1,4 @@
-"""A finding, the colour of several, and the warnings that carry them."""
+"""Findings, their overall colour, and the warnings that report them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Colour = Literal["red", "amber", "green"]
 
 
 class Finding(NamedTuple):
-    """Something about a fit that its user should know."""
+    """A fact about a fit that its user should know."""
 
     code: str
-    """A short name, such as "few_rows"; it stays the same between versions."""
+    """Short name, such as "few_rows", which stays the same between versions."""
     severity: Severity
-    """"red": the fit is not to be trusted. "amber": look at it before you rely on the fit. "note": good to know."""
+    """"red": do not trust the fit. "amber": check the finding before you rely on the fit. "note": good to know."""
     sentence: str
-    """What was found, with its numbers."""
+    """Statement of the finding, with its numbers."""
     remedy: str
-    """What to try; may be empty for a note."""
+    """Remedy to try; may be empty for a note."""
 
 
 class FitWarning(UserWarning):
@@ -29,15 +29,15 @@ class FitWarning(UserWarning):
 
 
 class FitConvergenceWarning(FitWarning, ConvergenceWarning):  # type: ignore[misc]  # scikit-learn has no types
-    """A `FitWarning` about convergence, for filters of scikit-learn's warning."""
+    """A `FitWarning` about convergence, which filters for scikit-learn's `ConvergenceWarning` also match."""
 
 
 def colour(findings: Iterable[Finding]) -> Colour:
-    """The worst severity as a traffic light: notes do not count."""
+    """Return the worst severity as a traffic light. Notes do not count."""
     found = {finding.severity for finding in findings}
     return "red" if "red" in found else "amber" if "amber" in found else "green"
 
 
 def in_words(findings: Sequence[Finding]) -> str:
-    """One paragraph a finding: its sentence, then what to try."""
+    """Format findings, one paragraph each: its sentence, then its remedy."""
     return "\n".join(f"- {one.sentence}" + (f" Try: {one.remedy}." if one.remedy else "") for one in findings)

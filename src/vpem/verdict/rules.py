@@ -1,4 +1,4 @@
-"""From facts to findings: one function for each thing that can be wrong with a fit."""
+"""Rules that turn facts into findings: one function for each problem that a fit can have."""
 
 from __future__ import annotations
 
@@ -10,36 +10,46 @@ from numpy.typing import NDArray
 
 from vpem.verdict.facts import BlockFacts, Facts
 from vpem.verdict.findings import Finding, Severity
+from vpem.verdict.row_rules import few_in_common, near_ids
 
 SPLIT = {"red": 0.01, "amber": 0.001}
-"""Share of rows whose label differs between parties."""
+"""Limits on the share of rows whose label differs between parties."""
 MEAN_DISAGREEMENT = {"red": 0.05, "amber": 0.005}
-"""Mean difference between parties' responsibilities."""
+"""Limits on the mean difference between parties' responsibilities."""
 SUM_ERROR = {"red": 0.1, "amber": 1e-3}
-"""Error factor of a sum."""
+"""Limits on the error factor of a sum."""
 LARGE_GAIN = 0.01
-"""Log-likelihood per row, in nats, that one more step must not add."""
+"""Gain of one more step, in nats per row, above which a fit is far from a maximum."""
 MOSTLY_ADDED = 1.5
-"""A variance of at most so many times `reg_covar` has hardly anything of its own."""
+"""Multiple of `reg_covar` up to which a variance consists mostly of `reg_covar`."""
 ON_ONE_VALUE = 1e-9
-"""Share of a column's variance below which a component sits on one value."""
+"""Share of a column's variance up to which a component has a single value."""
 FAR_ABOVE = 10.0
-"""A column whose variance is not so many times `reg_covar` is blurred by it."""
+"""Multiple of `reg_covar` up to which `reg_covar` blurs a column of this variance."""
+MAKE_GAPS = "make them gaps (empty cells, NaN)"
+
+MOST_LEFT_OUT = 0.05
+"""Share of left-out rows above which the other rows may not represent all rows."""
+ACCEPT = "Masked(accept=('rows of two parties are plain to both',))"
 ROWS_PER_COLUMN = 3.0
-"""Effective rows for each column of a covariance matrix, below which it is uncertain."""
+"""Effective rows per column below which a covariance matrix is uncertain."""
 SAME_CLUSTERS = 0.95
-"""Adjusted Rand index from which on two starts count as the same clusters."""
+"""Smallest adjusted Rand index at which two starts count as the same clusters."""
+COPIES = 0.97
+"""Smallest correlation between two parties' columns, given the component, at which one nearly repeats the other."""
+NATS_LEFT_OUT = 0.5
+"""Smallest dependence between parties' columns, given the component, that is reported; in nats per row."""
 MANY_NAMES = 4
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """All findings, the worst first; in each severity in the order of `RULES`."""
+    """Return all findings, the worst first; within a severity, in the order of `RULES`."""
     found = [finding for rule in RULES for finding in rule(facts)]
     return sorted(found, key=lambda finding: ("red", "amber", "note").index(finding.severity))
 
 
 def parties_disagree(facts: Facts) -> list[Finding]:
-    """Parties that would give rows different labels."""
+    """Find parties that would give rows different labels."""
     severity = _worse(_level(facts.split, SPLIT), _level(facts.mean_disagreement, MEAN_DISAGREEMENT))
     if severity is None:
         return []
@@ -47,23 +57,29 @@ def parties_disagree(facts: Facts) -> list[Finding]:
         f"The parties disagree: {facts.split:.1%} of the rows have another label at another party, and "
         f"responsibilities differ by {facts.mean_disagreement:.2g} on average."
     )
-    return [Finding("parties_disagree", severity, sentence, _more_rounds(facts))]
+    remedy = _more_rounds(facts)
+    if facts.error_factor == 0 and facts.rounds_needed is None:  # each sum continues from the last one
+        remedy = "a smaller tol, because sums become exact as EM settles; or a summation that is exact"
+    elif facts.error_factor is not None and 0 < facts.error_factor < SUM_ERROR["amber"]:
+        more = "more rounds, if links fail for longer than planned (outage)"
+        remedy = f"{more}; a graph with more links; or graph='star'"
+    return [Finding("parties_disagree", severity, sentence, remedy)]
 
 
 def sum_error(facts: Facts) -> list[Finding]:
-    """A sum that the rounds leave inexact; this is known before the run."""
+    """Find a sum that the rounds leave inexact, which is known before the run."""
     return before_the_run(facts.error_factor, facts.rounds_needed)
 
 
 def before_the_run(error_factor: float | None, rounds_needed: int | None) -> list[Finding]:
-    """What can be said of a network's sum before anything is sent.
+    """Judge a network's sum before anything is sent.
 
     Parameters
     ----------
     error_factor : float or None
-        Of the summation on this network; None if it is not known.
+        Error factor of the summation on this network; None if it is not known.
     rounds_needed : int or None
-        For a factor that is negligible.
+        Number of rounds that makes the error factor negligible.
     """
     severity = None if error_factor is None else _level(error_factor, SUM_ERROR)
     if severity is None:
@@ -77,7 +93,7 @@ def before_the_run(error_factor: float | None, rounds_needed: int | None) -> lis
 
 
 def not_converged(facts: Facts) -> list[Finding]:
-    """EM that ended before it had settled."""
+    """Find EM that ended before it converged."""
     gain = facts.gain
     if facts.max_iter == 0:
         return [Finding("at_start", "note", "No iteration was asked for: the model is its own start.", "")]
@@ -93,29 +109,51 @@ def not_converged(facts: Facts) -> list[Finding]:
         sentence = f"The best start {how} in {len(facts.lower_bounds)} iterations.{more}"
         remedy = "a larger max_iter or tol, or another init_params"
         return [*found, Finding("not_converged", "red" if is_large else "amber", sentence, remedy)]
-    if gain is None or gain <= max(2 * facts.tol, 1e-9):
+    if gain is None or gain <= min(max(2 * facts.tol, 1e-9), LARGE_GAIN):
         return found
     sentence = f"The fit stopped, but it is not at a maximum.{more}"
     remedy = _more_rounds(facts) if facts.error_factor else "a smaller tol"
     return [Finding("gain", "red" if is_large else "amber", sentence, remedy)]
 
 
+def rows_left_out(facts: Facts) -> list[Finding]:
+    """Find rows that a masked sum leaves out because too few parties have them."""
+    if not facts.n_left_out:
+        return []
+    share, n_used = facts.n_left_out / facts.n_held, facts.n_held - facts.n_left_out
+    sentence = (
+        f"{facts.n_left_out:,} of {facts.n_held:,} rows ({share:.0%}) are left out, as fewer than "
+        f"{facts.least_holders} parties have them: a masked sum of so few terms would show them. The fit and its "
+        f"likelihood are about the other {n_used:,}."
+    )
+    remedy = "more parties with the same rows"
+    if facts.least_holders > 2:
+        remedy += f", or {ACCEPT}"
+    return [Finding("rows_left_out", "amber" if share > MOST_LEFT_OUT else "note", sentence, remedy)]
+
+
 def variances(facts: Facts) -> list[Finding]:
-    """Variances that `reg_covar` decides, instead of the data."""
-    constant, hidden, small, pinned, most = [], [], [], [], 0
+    """Find variances that are determined by `reg_covar` instead of the data."""
+    constant, hidden, small, pinned, narrow, most = [], [], [], [], [], 0
     for block in facts.blocks:
         for column, name in enumerate(block.columns):
             overall, own = float(block.overall[column]), block.variances[:, column]
-            there = int((own <= max(MOSTLY_ADDED * block.added, ON_ONE_VALUE * overall)).sum())
+            is_added = own <= MOSTLY_ADDED * block.added
+            is_low = is_added | (own <= ON_ONE_VALUE * overall)
+            is_pinned = is_low if block.is_one_value is None else is_low & block.is_one_value[:, column]
             if overall == 0:
                 constant.append(name)
             elif overall <= block.added:
                 hidden.append(name)
             elif overall <= FAR_ABOVE * block.added:
                 small.append(name)
-            elif there:
-                most = max(most, there)
+            elif is_pinned.any():
+                most = max(most, int(is_pinned.sum()))
                 pinned.append(name)
+            elif is_added.any():
+                scale = 1.0 if block.scale is None else float(block.scale[column])
+                deviations = scale * math.sqrt(own[is_added].max()), scale * math.sqrt(overall)
+                narrow.append(f"{name} ({deviations[0]:,.4g}, of all rows {deviations[1]:,.4g})")
     found = []
     units = "standardize=True, columns in larger units, or a smaller reg_covar"
     if hidden:
@@ -131,6 +169,13 @@ def variances(facts: Facts) -> list[Finding]:
             "out; or a reg_covar as large as differences that do not matter"
         )
         found.append(Finding("one_value", "red", sentence, remedy))
+    if narrow:
+        sentence = (
+            f"reg_covar makes up most of the deviation of components in {_names(narrow)}: a few far values set the "
+            "unit in which it is small."
+        )
+        remedy = "check the far values, and make gaps of those that are errors or codes; or a smaller reg_covar"
+        found.append(Finding("narrow", "red", sentence, remedy))
     if small:
         sentence = f"reg_covar is not small beside the variance of {_names(small)}, and blurs the clusters there."
         found.append(Finding("scale", "amber", sentence, units))
@@ -141,7 +186,7 @@ def variances(facts: Facts) -> list[Finding]:
 
 
 def few_rows(facts: Facts) -> list[Finding]:
-    """Covariance matrices of more columns than a component has rows."""
+    """Find covariance matrices with too few effective rows for their columns."""
     if not facts.effective_rows:
         return []
     worst: tuple[float, float, BlockFacts] | None = None
@@ -169,7 +214,7 @@ def few_rows(facts: Facts) -> list[Finding]:
 
 
 def one_row(facts: Facts) -> list[Finding]:
-    """Components that stand for a single row."""
+    """Find components that represent a single row."""
     lonely = [number for number, rows in enumerate(facts.effective_rows) if rows < 2]
     if not lonely:
         return []
@@ -179,7 +224,7 @@ def one_row(facts: Facts) -> list[Finding]:
 
 
 def never_left_start(facts: Facts) -> list[Finding]:
-    """EM that ends where its start was: fine for clear clusters, a trap where every start is a maximum."""
+    """Find EM that ends at its start. This is fine for clear clusters, but a trap if every start is a maximum."""
     bounds = facts.lower_bounds
     if not facts.is_start_found or facts.n_components == 1 or not facts.converged or not 2 <= len(bounds) <= 3:
         return []
@@ -194,7 +239,7 @@ def never_left_start(facts: Facts) -> list[Finding]:
 
 
 def starts_apart(facts: Facts) -> list[Finding]:
-    """Starts that ended in other places than the best one."""
+    """Find starts that ended in other places than the best one."""
     is_finite = [math.isfinite(bound) for bound in facts.start_bounds]
     bounds = np.array([bound for bound, own in zip(facts.start_bounds, is_finite, strict=True) if own])
     if len(bounds) < 2 or facts.n_components == 1:
@@ -225,7 +270,7 @@ def starts_apart(facts: Facts) -> list[Finding]:
 
 
 def _alike(whose: str, agreement: NDArray[np.float64]) -> str:
-    """How alike labels are, as a sentence."""
+    """Describe the similarity of labels in a sentence."""
     return (
         f" The adjusted Rand index between labels of {whose} is {np.median(agreement):.2f} (median; lowest "
         f"{agreement.min():.2f}; 1 means the same clusters, 0 means chance)."
@@ -233,7 +278,7 @@ def _alike(whose: str, agreement: NDArray[np.float64]) -> str:
 
 
 def too_many_components(facts: Facts) -> list[Finding]:
-    """Components that a smaller number could stand for."""
+    """Find components that a smaller number could replace."""
     fewer, groups = facts.fewer_by_bic, facts.fewer_by_icl
     if fewer is not None:
         sentence = (
@@ -253,7 +298,7 @@ def too_many_components(facts: Facts) -> list[Finding]:
 
 
 def too_few_components(facts: Facts) -> list[Finding]:
-    """Components in which there are several groups."""
+    """Find components that contain several groups."""
     if not facts.lumped:
         return []
     which = ", ".join(map(str, facts.lumped[:MANY_NAMES])) + (", ..." if len(facts.lumped) > MANY_NAMES else "")
@@ -265,7 +310,7 @@ def too_few_components(facts: Facts) -> list[Finding]:
 
 
 def odd_columns(facts: Facts) -> list[Finding]:
-    """Columns that should not be measurements, or that count twice."""
+    """Find columns that look like row ids, and columns that repeat each other."""
     found = []
     if facts.row_names:
         columns = _names(facts.row_names)
@@ -282,8 +327,52 @@ def odd_columns(facts: Facts) -> list[Finding]:
     return found
 
 
+def codes(facts: Facts) -> list[Finding]:
+    """Find values such as -999 that stand for gaps, but are fitted as numbers."""
+    if not facts.codes:
+        return []
+    # The range of the other values is left out: its ends are values of single rows, and models are passed on.
+    shown = [f"{own.value:.10g} in column {own.column} ({own.share:.1%})" for own in facts.codes[:MANY_NAMES]]
+    more = f", and {len(facts.codes) - MANY_NAMES} more" if len(facts.codes) > MANY_NAMES else ""
+    sentence = (
+        "Values of several rows, far from all others, look like codes, but count as numbers: "
+        f"{', '.join(shown)} of the rows{more}."
+    )
+    return [Finding("codes", "amber", sentence, f"if they stand for gaps, {MAKE_GAPS}")]
+
+
+def dependence(facts: Facts) -> list[Finding]:
+    """Find dependence between parties' columns given the component, which a mixture of blocks leaves out."""
+    own = facts.dependence
+    if own is None or (own.nats < NATS_LEFT_OUT and abs(own.correlation) < COPIES):
+        return []
+    nats = f"{own.nats:.2f}" if own.nats < 10 else f"{own.nats:,.0f}"
+    sentence = (
+        f"Columns of different parties depend on each other within the components: {own.one} and {own.other} by a "
+        f"correlation of {own.correlation:.3f}. The model leaves that out: about {nats} nats per row."
+    )
+    remedy = "leave one of the two out, give both to one party, or pool them: hops=1, with a graph that links them"
+    if abs(own.correlation) < COPIES:
+        return [Finding("dependence", "note", sentence, "")]
+    return [Finding("dependence", "amber", f"{sentence} What both say counts twice.", remedy)]
+
+
+def unrelated(facts: Facts) -> list[Finding]:
+    """Find parties whose columns are unrelated to those of the others: their rows may be in another order."""
+    if not facts.unrelated:
+        return []
+    who = ", ".join(facts.unrelated[:MANY_NAMES])
+    more = f" and {len(facts.unrelated) - MANY_NAMES} more" if len(facts.unrelated) > MANY_NAMES else ""
+    sentence = f"There is no relation between the columns of {who}{more} and those of the other parties."
+    if not facts.is_structured:
+        return [Finding("unrelated", "note", sentence, "")]
+    sentence += " Both have a structure of their own: their rows may be in another order, or of other people."
+    remedy = "the same rows in the same order, or tables that are joined by an id; else fits of their own"
+    return [Finding("unrelated", "amber", sentence, remedy)]
+
+
 def best_at_edge(sizes: Sequence[int], best: int, criterion: str = "BIC") -> list[Finding]:
-    """A number of components that is best, but the first or the last that was tried.
+    """Find a best number of components that is the smallest or the largest that was tried.
 
     Parameters
     ----------
@@ -306,6 +395,7 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     parties_disagree,
     sum_error,
     not_converged,
+    rows_left_out,
     few_rows,
     one_row,
     variances,
@@ -314,6 +404,11 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     too_few_components,
     starts_apart,
     odd_columns,
+    few_in_common,
+    near_ids,
+    codes,
+    unrelated,
+    dependence,
 )
 
 
@@ -332,12 +427,12 @@ def _rounds(needed: int | None) -> str:
 
 
 def _more_rounds(facts: Facts) -> str:
-    """What to try if sums are not exact."""
+    """Return the remedy for inexact sums."""
     return _rounds(facts.rounds_needed)
 
 
 def _names(names: Sequence[str]) -> str:
-    """As "column a", "columns a, b and 5 more"."""
+    """Format names as "column a" or "columns a, b and 5 more"."""
     shown = ", ".join(names[:MANY_NAMES])
     more = f" and {len(names) - MANY_NAMES} more" if len(names) > MANY_NAMES else ""
     return f"column{'s' if len(names) > 1 else ''} {shown}{more}"

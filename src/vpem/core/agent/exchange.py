@@ -1,6 +1,6 @@
-"""One round of an exchange: what an agent sends, and what it makes of what has come.
+"""One round of an exchange: the messages that an agent sends, and how it combines those that it received.
 
-`send` and `take` see nothing of the algorithm: records, columns, sums and decisions travel here.
+`send` and `take` do not depend on the algorithm: they handle records, columns, sums and decisions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from vpem.core.agent import meeting
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.meeting import MOST_AGENTS, Record
 from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError, header_of
-from vpem.core.agent.progress import AgentState, Array, Exchange
+from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.network.hubs import Position
 from vpem.core.network.summation import Memory, Round, WrongMessageError, outgoing
+from vpem.core.script.state import Array
 
 
 @contextmanager
 def blaming(identity: Identity, state: AgentState) -> Iterator[None]:
-    """Turn what a summation finds wrong with a message or a greeting into the error of its sender."""
+    """Convert a summation's error about a message or a greeting into a protocol error that names the sender."""
     try:
         yield
     except WrongMessageError as error:
@@ -33,7 +34,7 @@ def blaming(identity: Identity, state: AgentState) -> Iterator[None]:
 
 
 def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list[Message]:
-    """What to send in a round."""
+    """Return the messages of a round."""
     exchange = state.exchange
     assert exchange is not None, "a round belongs to an exchange"
     values: NDArray[Any] = NO_VALUES
@@ -58,8 +59,8 @@ def send(identity: Identity, state: AgentState, now: Round[AgentNumber]) -> list
 
 
 def _tag(identity: Identity, state: AgentState, message: Message, peer: AgentNumber) -> bytes:
-    """What proves to the other end of a link that a message is as it was sent."""
-    if message.kind == "meet":  # before keys are known
+    """Return the authentication tag of a message on the link with a peer."""
+    if message.kind == "meet":  # keys are not known yet
         return b""
     summation = identity.agreement.summation
     header = repr(header_of(message)).encode()
@@ -72,7 +73,7 @@ def _tag(identity: Identity, state: AgentState, message: Message, peer: AgentNum
 
 
 def _check_tags(identity: Identity, state: AgentState, messages: list[Message]) -> None:
-    """Raise RemoteProtocolError if a message is not as its sender has sent it to this agent, in this round."""
+    """Raise RemoteProtocolError if a tag is wrong: the message was altered, or sent for another round or agent."""
     for message in messages:
         if not hmac.compare_digest(message.tag, _tag(identity, state, message, message.sender)):
             raise RemoteProtocolError(
@@ -85,7 +86,7 @@ def _check_tags(identity: Identity, state: AgentState, messages: list[Message]) 
 
 
 def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived: Mapping[int, Message]) -> None:
-    """End a round whose messages are here, or will not come: combine them in the order of the senders' numbers."""
+    """End a round: combine the messages in the order of the round's senders, without those reported missing."""
     exchange = draft.exchange
     assert exchange is not None, "a round belongs to an exchange"
     messages = [arrived[sender] for sender in now.senders if sender in arrived]
@@ -106,14 +107,14 @@ def take(identity: Identity, draft: AgentState, now: Round[AgentNumber], arrived
 
 
 def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> None:
-    """Records of agents that were not known yet."""
+    """Add the records of agents that were unknown, after checking them."""
     new: dict[int, Record] = {}
     for message in messages:
 
         def error(problem: str, peer: int = message.sender) -> RemoteProtocolError:
             return RemoteProtocolError(identity.number, peer, draft.round, problem)
 
-        if message.kind != "meet":  # it came early, and would have been right an exchange later
+        if message.kind != "meet":  # an early message, valid only in a later exchange
             raise error(f"expected 'meet', got {message.kind!r}")
         try:
             found = meeting.decode_records(message.values)
@@ -141,22 +142,22 @@ def _learn(identity: Identity, draft: AgentState, messages: list[Message]) -> No
 def _collect(
     identity: Identity, draft: AgentState, exchange: Exchange, messages: list[Message]
 ) -> dict[Position, Array]:
-    """Columns from below: kept at a root, in hand until the next round elsewhere."""
-    work = identity.work(draft)
+    """Return the columns to hold after a round: all so far at a root, only those to pass on at other agents."""
+    context = identity.context(draft)
     pieces: dict[Position, Array] = {}
-    widths = [len(columns) for columns in work.roles.network.columns]
+    widths = [len(columns) for columns in context.roles.network.columns]
     for message in messages:
-        origins = work.roles.network.below(work.roles.position_of[message.sender], exchange.step)
+        origins = context.roles.network.below(context.roles.position_of[message.sender], exchange.step)
         ends = np.cumsum([widths[origin] for origin in origins])
         table = message.values.reshape(-1, ends[-1])
         pieces |= dict(zip(origins, np.split(table, ends[:-1], axis=1), strict=True))
-    return {**exchange.pieces, **pieces} if work.is_root else pieces
+    return {**exchange.pieces, **pieces} if context.is_root else pieces
 
 
 def _combine(
     identity: Identity, draft: AgentState, exchange: Exchange, now: Round[AgentNumber], messages: list[Message]
 ) -> tuple[Memory, Array | None]:
-    """Values as the summation says; of decisions the smallest."""
+    """Combine values by the summation, and decisions by their minimum."""
     memory, decision = exchange.state, exchange.decision
     if now.values and now.senders:
         roles = identity.roles(draft)

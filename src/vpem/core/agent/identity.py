@@ -1,4 +1,4 @@
-"""What an agent is, and what follows from its state: its part in the network, and in each round."""
+"""The constant part of an agent, and what it derives from its state: its role in the network and in each round."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from vpem.core.agent import meeting
 from vpem.core.agent.meeting import MOST_COLUMNS, Credentials, Record, Roles, signed_content
 from vpem.core.agent.message import AgentNumber, LocalProtocolError
-from vpem.core.agent.phases import AFTER_DONE, BY_SUMMATION, DONE, PHASES
-from vpem.core.agent.progress import AgentState, Exchange, Integers
-from vpem.core.agent.work import Work, label_exchange
+from vpem.core.agent.party_context import PartyContext, party_context
+from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.blocks.overall import LARGEST, too_large
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
@@ -25,18 +24,21 @@ from vpem.core.network.pooling import column_rounds
 from vpem.core.network.rounds import can_have_sent
 from vpem.core.network.summation import Payload, Place, Round, Summation, greet
 from vpem.core.rows import Table, row_chunks
+from vpem.core.script.context import label_exchange
+from vpem.core.script.phases import AFTER_DONE, BY_SUMMATION, DONE, PHASES
+from vpem.core.script.state import Integers
 from vpem.core.settings import Agreement
 
 Array = NDArray[np.float64]
 Schedule = Sequence[Round[AgentNumber]]
 Awaited = tuple[frozenset[AgentNumber], tuple[str, Any, int, int]]
-"""Senders of a round, and the kind, type and lengths of their messages."""
+"""Senders of a round, and the kind, dtype, number of values and number of decisions of their messages."""
 
 
 class Identity:
-    """All of an agent that does not change; see `vpem.core.agent.machine.Agent` for the parameters.
+    """The constant part of an agent; see `vpem.core.agent.machine.Agent` for the parameters.
 
-    What follows from a state is remembered here as long as its cause is the same object.
+    Results derived from a state are cached here, keyed by the identity of the objects that they depend on.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Identity:
             raise ValueError(f"expected links to others, got one from agent {number} to itself")
         self.known: dict[Hashable, Any] = {} if known is None else known
         self._greeting: tuple[int, bytes, Any] = (-1, b"", None)
-        self._work: Work | None = None
+        self._context: PartyContext | None = None
         self._place: Place | None = None
         self._awaited: tuple[int, dict[int, Awaited | None]] = (-1, {})
         self._roles: tuple[object, Roles] | None = None
@@ -73,7 +75,7 @@ class Identity:
         self._last: tuple[object, str, bool, int, Schedule] = (None, "", False, 0, [])
 
     def record(self, state: AgentState) -> Record:
-        """What the agent tells everybody of itself."""
+        """Return the record that the agent floods in a meeting."""
         if self._greeting[0] != state.epoch:
             self._greeting = state.epoch, *greet(self.agreement.summation)
         numbers = [checkpoint.number for checkpoint in state.checkpoints]
@@ -102,38 +104,41 @@ class Identity:
 
     @property
     def needs_consent(self) -> bool:
-        """Whether agents go on without others only if all that remain have signed that they agree."""
+        """True if agents continue without others only after all that remain have signed their consent."""
         return self.agreement.summation.is_masked and self.credentials is not None
 
     def held_up(self, state: AgentState) -> str | None:
-        """Why a meeting in which all records are here does not end, in words; None if it does."""
+        """Return why a meeting with all records cannot end, as text; None if it can."""
         if not self.needs_consent or not state.meeting or not meeting.is_complete(state.records):
             return None
         assert self.credentials is not None, "as consents are needed"
         return meeting.held_up(state.records, self.credentials.everybody)
 
     def gone(self, state: AgentState) -> tuple[int, ...]:
-        """Agents that did not come to the last meeting, in order: of the study, where it is known who they are."""
+        """Agents absent from the last meeting, in order.
+
+        They are agents of the study where credentials list them, otherwise of the first meeting.
+        """
         known = range(len(self.credentials.everybody)) if self.credentials is not None else state.members
         return tuple(sorted(set(known) - state.records.keys()))
 
     def pack_secret(self, state: AgentState) -> bytes:
-        """What the agent keeps secret in this epoch, for its next process; see `unpack_secret`."""
+        """Encode the agent's secret of this epoch for its next process; see `unpack_secret`."""
         epoch, _, secret = self._greeting
         return self.agreement.summation.pack_secret(secret) if epoch == state.epoch else b""
 
     def unpack_secret(self, state: AgentState, content: bytes) -> None:
-        """Go on with the secret of an earlier process of the same agent, in the same epoch."""
+        """Restore the secret from an earlier process of the same agent, in the same epoch."""
         own = state.records.get(self.number)
         if own is not None and content:
             self._greeting = state.epoch, own.greeting, self.agreement.summation.unpack_secret(content)
 
     def has_met(self, state: AgentState) -> bool:
-        """Whether the agent has what its summation keeps secret in this epoch, if messages have tags."""
+        """True if the agent has its secret of this epoch, or messages carry no tags."""
         return not self.agreement.summation.has_tags or self._greeting[0] == state.epoch
 
     def new_columns(self, X: Table | None, n_rows: int) -> Array | None:
-        """A party's part of new rows, all gaps if it lacks them; None for a server."""
+        """Validate a party's columns of new rows; all NaN if it lacks the rows, None for a server."""
         if self.X is None:
             if X is not None:
                 raise ValueError("expected no columns from a server, got some")
@@ -150,7 +155,7 @@ class Identity:
         return columns
 
     def new_keys(self, keys: Any, n_rows: int) -> Integers | None:
-        """Keys of new rows; an agent that has some for the rows of the fit needs them."""
+        """Validate keys of new rows, required if the rows of the fit have keys."""
         if (keys is None) != (self.keys is None) and self.X is not None:
             raise ValueError(
                 f"expected keys of new rows if the rows of the fit have some, and only then, got "
@@ -159,7 +164,7 @@ class Identity:
         return check_keys(keys, n_rows)
 
     def roles(self, state: AgentState) -> Roles:
-        """What the last meeting came to."""
+        """Return the roles of all agents that follow from the last meeting."""
         if self._roles is None or self._roles[0] is not state.records:
             bare = meeting.bare_records(state.records.values())
             key = bare, self.gone(state)
@@ -169,13 +174,13 @@ class Identity:
         return self._roles[1]
 
     def summation(self, state: AgentState) -> Summation:
-        """How the values of the present exchange are combined."""
+        """Return the summation of the current exchange."""
         if PHASES[state.progress.phase].exchange == "labels":
             return label_exchange(self.agreement, state.progress.start)
         return self.agreement.summation
 
     def place(self, state: AgentState) -> Place:
-        """Where the agent is when it adds."""
+        """Return the agent's place in the current sum."""
         roles, exchange, old = self.roles(state), state.exchange, self._place
         assert exchange is not None, "a sum is an exchange"
         here = exchange.begun, exchange.shape, exchange.series
@@ -188,21 +193,24 @@ class Identity:
             self._place = old = Place(roles.network, position, exchange.shape, exchange.series, *where)
         return old
 
-    def work(self, state: AgentState) -> Work:
-        """What the agent works with at present."""
+    def context(self, state: AgentState) -> PartyContext:
+        """Return the agent's context in the current phase: of the fit, or of a prediction."""
         roles = self.roles(state)
         own, pooled, holders, keys = self.X, state.pooled, state.progress.holders, self.keys
-        if state.progress.phase in AFTER_DONE and (new := state.progress.prediction) is not None:
+        new = state.progress.prediction if state.progress.phase in AFTER_DONE else None
+        if new is not None:
             own, pooled, holders, keys = new.columns, new.pooled, new.holders, new.keys
-        old, now = self._work, (roles, own, pooled, holders)
+        old, now = self._context, (roles, own, pooled, holders)
         if old is None or any(
             one is not other for one, other in zip((old.roles, old.own, old.pooled, old.holders), now, strict=True)
         ):
-            self._work = old = Work(roles, roles.position_of[self.number], own, pooled, self.given, holders, keys)
+            position = roles.position_of[self.number]
+            parts = roles, position, self.given, own, pooled, holders, keys
+            self._context = old = party_context(*parts, is_prediction=new is not None)
         return old
 
     def round_at(self, state: AgentState, step: int) -> Round[AgentNumber] | None:
-        """The agent's part in a round of the present exchange; None if the exchange has no more rounds."""
+        """Return the agent's part in a round of the current exchange; None after the last round."""
         if state.meeting:
             n_rounds = self._n_meeting_rounds(state)
             if n_rounds is not None and step >= n_rounds:
@@ -213,7 +221,10 @@ class Identity:
         return schedule[step] if step < len(schedule) else None
 
     def awaited(self, state: AgentState) -> dict[int, Awaited]:
-        """What this round and the next need, by their numbers, as far as it is known and of a fixed length."""
+        """Return the messages awaited in this round and the next, by round number.
+
+        Rounds that are not known yet, or whose messages vary in length, are left out.
+        """
         exchange, found = state.exchange, {}
         if exchange is not None and not state.meeting and PHASES[state.progress.phase].exchange != "columns":
             for ahead in (0, 1):
@@ -226,7 +237,7 @@ class Identity:
         if self._awaited[0] != exchange.begun:
             self._awaited = exchange.begun, {}
         known = self._awaited[1]
-        if id(now) not in known:  # many rounds are one and the same
+        if id(now) not in known:  # many rounds share one object
             payload = Payload(0)
             if now.values:
                 payload = self.summation(state).payload(self.roles(state).network, exchange.shape)
@@ -236,7 +247,7 @@ class Identity:
         return known[id(now)]
 
     def audience(self, state: AgentState) -> frozenset[Position] | None:
-        """Positions of the agents that get predictions, the server among them; None: all."""
+        """Positions of the agents that get predictions, including the server; None: all agents."""
         if self.agreement.audience is None or state.progress.phase != "predict":
             return None
         roles = self.roles(state)
@@ -244,7 +255,7 @@ class Identity:
         return frozenset(hear | {roles.network.server})
 
     def _n_meeting_rounds(self, state: AgentState) -> int | None:
-        """None as long as a record is missing."""
+        """Number of rounds of the meeting; None while a record is missing."""
         if state.records is not self._meeting_rounds[0]:
             is_complete = meeting.is_complete(state.records)
             n_rounds = None
@@ -269,14 +280,14 @@ class Identity:
         return last[4]
 
     def _make_schedule(self, state: AgentState, has_decision: bool, stage: int) -> Schedule:
-        """All rounds of an exchange, by the agents' numbers."""
-        work, kind = self.work(state), PHASES[state.progress.phase].exchange
-        numbers = work.roles.numbers
+        """Return the agent's rounds of an exchange, with peers given by number."""
+        context, kind = self.context(state), PHASES[state.progress.phase].exchange
+        numbers = context.roles.numbers
         found: dict[int, Round[AgentNumber]] = {}
-        network, audience = work.roles.network, self.audience(state)
-        parts = self._rounds_of(network, work.position, kind, has_decision, stage, audience)
+        network, audience = context.network, self.audience(state)
+        parts = self._rounds_of(network, context.position, kind, has_decision, stage, audience)
         for part in parts:
-            if id(part) not in found:  # many rounds are one and the same
+            if id(part) not in found:  # many rounds share one object
                 found[id(part)] = Round(
                     part.kind,
                     tuple(numbers[peer] for peer in part.receivers),
@@ -297,7 +308,7 @@ class Identity:
         stage: int = 0,
         audience: frozenset[Position] | None = None,
     ) -> Sequence[Round[Position]]:
-        """An agent's rounds of one kind of exchange, by positions."""
+        """Return an agent's rounds of one kind of exchange, with peers given by position."""
         if kind == "columns":
             return column_rounds(network, position)
         summation = label_exchange(self.agreement, 0) if kind == "labels" else self.agreement.summation
@@ -306,9 +317,9 @@ class Identity:
         )
 
     def can_be_ahead(self, state: AgentState, peer: AgentNumber, ahead: int) -> bool:
-        """Whether a peer can have sent something so many rounds after the one in which this agent waits.
+        """True if a peer can already have sent a message of a round this far ahead of the agent's own.
 
-        It follows from the rounds of this exchange, and of those that may come next: no agent ends a sum or a
+        The answer follows from the rounds of this exchange and of those that may follow: no agent ends a sum or a
         decision to which another has not contributed.
         """
         roles, exchange = self.roles(state), state.exchange
@@ -332,20 +343,20 @@ class Identity:
         return False
 
     def _rounds_of_all(self, chain: Sequence[tuple[str, bool, int]], network: Network) -> list[list[Round[Position]]]:
-        """Every agent's rounds of some exchanges, one after the other."""
+        """Return every agent's rounds in a sequence of exchanges."""
         return [
             [part for kind in chain for part in self._rounds_of(network, place, *kind)] for place in network.positions
         ]
 
 
 def model_checkpoint(state: AgentState) -> int:
-    """Number of the checkpoint at the end of the fit; 0 if there is none."""
+    """Number of the checkpoint at the end of the fit; 0 without one."""
     ends = (point.number for point in state.checkpoints if point.progress.phase == DONE)
     return next(ends, 0)
 
 
 def check_keys(keys: Any, n_rows: int) -> Integers | None:
-    """A whole number for each row, by which it is known again; an error if two rows have the same."""
+    """Validate the keys that identify rows, one int64 for each row; raise ValueError if two rows share a key."""
     if keys is None:
         return None
     found = np.ascontiguousarray(keys)
@@ -358,7 +369,7 @@ def check_keys(keys: Any, n_rows: int) -> Integers | None:
 
 
 def check_columns(X: Any, agreement: Agreement) -> Table | None:
-    """A party's table; an error if it is none."""
+    """Validate a party's table."""
     if X is None:
         return None
     if isinstance(X, list | np.ndarray) and not (isinstance(X, np.ndarray) and np.issubdtype(X.dtype, np.floating)):

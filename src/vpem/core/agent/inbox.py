@@ -1,4 +1,4 @@
-"""Which messages an agent accepts: checked by header alone, before contents are read, and without any change."""
+"""Checks of received messages: by header, before contents are read. They do not change the agent's state."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from vpem.core.agent.message import (
     show_round,
 )
 from vpem.core.agent.progress import AgentState
-from vpem.core.agent.work import label_exchange
 from vpem.core.decisions.initial import n_candidates
 from vpem.core.network.pooling import n_columns_sent
 from vpem.core.network.summation import LABELS, Payload, Round, Shape
+from vpem.core.script.context import label_exchange
 
 TEXTS = ("meet", "stop")
-"""Kinds whose contents are bytes."""
+"""Kinds of messages whose contents are bytes."""
 
 
 MOST_NEW_ROWS = 100_000
-"""Of one prediction."""
+"""Maximum number of new rows in one prediction."""
 
 MOST_REASON = 4096
-"""Bytes of the reason for which an agent gives up."""
+"""Maximum length in bytes of the reason for which an agent ends the study."""
 
 MOST_RECORDS = 2**24
-"""Bytes of records in one message."""
+"""Maximum number of bytes of records in one message."""
 
 MOST_EPOCHS_AHEAD = 2**20
 
 
 class Inbox:
-    """An agent's checks of what it is sent, in one state."""
+    """Checks of the messages that an agent receives in one state."""
 
     def __init__(self, identity: Identity, state: AgentState):
         self.identity, self.state = identity, state
 
     def check_contents(self, message: Message) -> None:
-        """Raise RemoteProtocolError if a message, whose header is right, holds values that no agent computes."""
+        """Raise RemoteProtocolError if a message with a valid header contains values that no agent computes."""
         values, decision = message.values, message.decision
         if message.kind in TEXTS:
             return
@@ -103,7 +103,7 @@ class Inbox:
             self._check_size(header)
 
     def _can_be_ahead(self, header: Header, ahead: int) -> bool:
-        """Whether a message may come so early; in a meeting, which has no schedule yet, only a few may."""
+        """True if a message may arrive this early; a meeting has no schedule yet, and allows a few per sender."""
         if not self.state.meeting:
             return self.identity.can_be_ahead(self.state, header.sender, ahead)
         agreement = self.identity.agreement
@@ -115,7 +115,7 @@ class Inbox:
         )
 
     def check_kept(self) -> None:
-        """Raise RemoteProtocolError if something that came early does not fit the exchange that begins now."""
+        """Raise RemoteProtocolError if a message that arrived early does not fit the exchange that begins now."""
         for number, arrived in self.state.mailbox.items():
             now = self.identity.round_at(self.state, number - self.state.round)
             for message in arrived.values():
@@ -125,7 +125,7 @@ class Inbox:
                     self.check_fit(header_of(message), now)
 
     def check_fit(self, header: Header, now: Round[AgentNumber]) -> None:
-        """Raise RemoteProtocolError unless a message is what its round needs."""
+        """Raise RemoteProtocolError unless a message has the sender, kind and size that its round needs."""
         if header.sender not in now.senders or header.kind != now.kind:
             senders = f"{now.kind!r} from {now.senders}" if now.senders else "nothing"
             raise self._error(header.sender, f"expected {senders} in {show_round(header.round)}, got {header.kind!r}")
@@ -147,7 +147,7 @@ class Inbox:
         state, exchange = self.state, self.state.exchange
         assert exchange is not None, "a round belongs to an exchange"
         if now.kind == "columns":
-            roles = self.identity.work(state).roles
+            roles = self.identity.roles(state)
             step = exchange.step + header.round - state.round
             prediction = state.progress.prediction
             n_rows = roles.n_rows if prediction is None else prediction.n_rows
@@ -160,7 +160,10 @@ class Inbox:
         return self.identity.summation(state).payload(network, exchange.shape), n_decisions
 
     def _check_size(self, header: Header) -> None:
-        """Bounds that hold for whatever may come next, where that is not known yet."""
+        """Raise RemoteProtocolError if a message is too large for any exchange that may follow.
+
+        Used where the round of the message is not known yet.
+        """
         n_components = self.identity.agreement.settings.n_components
         if header.kind in ("columns", "terms") and self.identity.agreement.hops == 0:
             raise self._error(header.sender, f"expected no {header.kind!r} without hops, got some")
@@ -188,7 +191,7 @@ class Inbox:
             )
 
     def _most_labels(self, header: Header, n_rows: int) -> int:
-        """Bytes of labels in one message, from the agents that are known or named as neighbours."""
+        """Return the maximum bytes of labels in one message, from the agents known or named as neighbours."""
         agreement, records = self.identity.agreement, self.state.records
         if agreement.init_params != LABELS or header.dtype != "u1":
             raise self._error(header.sender, f"expected labels as bytes, if the agreement says so, got {header}")
@@ -196,13 +199,13 @@ class Inbox:
         return label_exchange(agreement, 0).payload(None, Shape(n_rows, len(agents))).n_values
 
     def _most_columns(self) -> int:
-        """That one message can hold, as far as the agent can know."""
+        """Return the maximum number of columns in one message, as far as the agent knows."""
         if self.state.meeting or self.state.epoch < 0:
             return MOST_COLUMNS
         return sum(map(len, self.identity.roles(self.state).network.columns))
 
     def _n_rows(self) -> int:
-        """Rows of the study, as far as the agent can know; a server takes the parties' smallest word for it."""
+        """Return the number of rows of the study; a server uses the smallest number in the parties' records."""
         if self.identity.X is not None:
             return len(self.identity.X)
         return min((record.n_rows for record in self.state.records.values() if record.n_columns), default=0)

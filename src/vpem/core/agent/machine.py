@@ -1,11 +1,11 @@
-"""One party's whole life as a state machine: events in, messages out. No clock, socket, thread or file.
+"""One party as a state machine: events in, messages out. No clock, socket, thread or file.
 
-An agent's life is a series of exchanges with the network (`vpem.core.agent.phases`), each of some rounds; a round is
-over when every message that it needs has come. Agents never wait: one that lacks a message returns nothing, and goes
-on when the message is received.
+An agent takes part in a sequence of exchanges with the network (`vpem.core.script.phases`). Each exchange has one or
+more rounds; a round ends when every message that it needs has arrived. Agents never block: an event that leaves a
+message outstanding returns nothing, and the agent continues when the message is received.
 
-A transport delivers each link's messages in order and once, or reports the peer lost. Before it sends what an event
-has returned, it saves what must outlive the process: `vpem.transports.session` does.
+A transport delivers each link's messages in order and once, or reports the peer as lost. Before it sends the messages
+that an event returned, it saves the state that must outlive the process, as `vpem.transports.session` does.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from vpem.core.agent.message import (
     header_of,
     show_round,
 )
-from vpem.core.agent.phases import AFTER_DONE, DONE
-from vpem.core.agent.progress import AgentState, Model, Prediction
+from vpem.core.agent.progress import AgentState, PartyModel, party_model
 from vpem.core.agent.turn import Turn
 from vpem.core.decisions.repair import Repair
 from vpem.core.decisions.starts import Given
-from vpem.core.rows import Table
+from vpem.core.rows import Holders, Table
+from vpem.core.script.phases import AFTER_DONE, DONE
+from vpem.core.script.state import Prediction
 from vpem.core.settings import Agreement
 
 
@@ -42,28 +43,28 @@ class Agent:
     Parameters
     ----------
     number : int
-        Its number in the study; parties are ordered by it.
+        Number of the agent in the study, by which parties are ordered.
     neighbours : iterable of int
-        The agents that it has links to; all that it knows of the network.
+        Agents to which it has links; it knows nothing else about the network.
     agreement : Agreement
-        The same for all.
+        Settings that all agents share.
     X : array of shape (n_rows, n_columns), optional
-        Its columns, with gaps (NaN) where it lacks values or rows; None for a server.
+        Columns of the party, with gaps (NaN) where it lacks values or rows; None for a server.
     name : str, optional
     most_hops : int, optional
-        How far its columns may travel; as far as agreed, by default.
+        Maximum number of hops that its columns may travel; by default that of the agreement.
     given : Given, optional
         Start of its block, if it is a root.
     state : AgentState, optional
-        To go on from.
+        State from which to resume.
     known : dict, optional
-        What agents of one process and one agreement find out about their network, once for all of them.
+        Cache of results about the network, shared by agents of one process and one agreement.
     credentials : Credentials, optional
-        To sign what this agent tells of itself, and to check what others do. None: records are not signed.
+        Credentials that sign this agent's record and verify those of others. None: records are not signed.
     keys : array of shape (n_rows,), optional
-        A whole number (int64) for each row, the same whenever the row comes again, from its id; 0 for a row without
-        one. Where sums are masked, rows that are added again with other parties are refused. None: rows are known
-        by their values, which is as good as these are different.
+        An int64 for each row that identifies it in later predictions, derived from its id; 0 for a row without one.
+        Where sums are masked, rows that are added again with other parties are refused. None: rows are identified by
+        their values, which is only reliable if these differ.
     """
 
     def __init__(
@@ -86,15 +87,16 @@ class Agent:
         self.state = AgentState() if state is None else state
         self._awaited = self.identity.awaited(self.state)
         self.error: Exception | None = None
-        """What went wrong, if this agent itself has found that the study cannot go on; for callers, not saved."""
+        """Exception for which this agent itself ended the study; for callers, not saved."""
         self.hand_out: Callable[[list[Message]], object] | None = None
-        """Gets what is to be sent when an exchange is over, before the agent makes something of it, which may take
-        long; the event returns the rest. If it then raises, only what came after has not happened."""
+        """Callback that receives the messages to send when an exchange ends, before the agent processes its result,
+        which may take long. The event returns the remaining messages. If the processing raises, the changes up to the
+        callback remain."""
 
     # Events
 
     def start(self) -> list[Message]:
-        """Begin to look for the others; once. A message from a neighbour that was faster begins it too."""
+        """Start the first meeting; call it once. A message from a neighbour that started earlier also starts it."""
         self._check_alive()
         if self.state.started:
             raise LocalProtocolError(self.number, None, self.state.round, "expected one start, got another")
@@ -103,14 +105,14 @@ class Agent:
         return self._go_on(turn, [] if self.state.epoch >= 0 else turn.begin_epoch(0))
 
     def receive(self, message: Message) -> list[Message]:
-        """Take a message from a neighbour; returns what to send.
+        """Process a message from a neighbour and return the messages to send.
 
         Raises
         ------
         RemoteProtocolError
-            If it is not one that the neighbour should send; nothing has changed. `StaleMessageError` if it came too
-            late or twice, which is harmless. If the error names another peer than the sender, it is about something
-            that peer had sent before its round: treat that peer as lost.
+            If the neighbour must not send this message; the state is unchanged. `StaleMessageError` if it arrived too
+            late or twice, which is harmless. If the error names another peer than the sender, that peer sent an
+            invalid message ahead of its round: treat that peer as lost.
         """
         if self.state.failure is not None:
             return []
@@ -124,17 +126,17 @@ class Agent:
             return self._commit(turn, turn.end(reason, besides=message.sender))
         out: list[Message] = []
         if message.epoch > draft.epoch:
-            draft.lost = draft.lost - {message.sender}  # an agent that begins an epoch can be reached
+            draft.lost = draft.lost - {message.sender}  # an agent that starts an epoch is reachable
             out = turn.begin_epoch(message.epoch)
         arrived = draft.mailbox.get(message.round, {})
         draft.mailbox = {**draft.mailbox, message.round: {**arrived, message.sender: message}}
         return self._go_on(turn, out + turn.advance())
 
     def keep(self, message: Message) -> bool:
-        """Put a message that is right, and after which its round still waits for others, with those that are here.
+        """Buffer a valid message if its round still waits for others; return True if it was buffered.
 
-        The usual case, for `receive` and for transports that know all messages to be right in their contents. Returns
-        whether it was so: nothing else has changed then, and there is nothing to send.
+        A fast path for the usual case, for `receive` and for transports that have checked the contents of messages.
+        If it returns True, nothing else has changed, and there is nothing to send.
         """
         epoch, number, sender, receiver, kind, values, decision, _ = message
         awaited = self._awaited.get(number)
@@ -157,19 +159,19 @@ class Agent:
     def check(self, header: Header) -> None:
         """Raise RemoteProtocolError if no message with this header can be received now.
 
-        For transports, which ask before they read the contents.
+        For transports, which call it before they read the contents.
         """
         Inbox(self.identity, self.state).check(header)
 
     def check_contents(self, message: Message) -> None:
-        """Raise RemoteProtocolError if a message with a right header holds values that no agent computes.
+        """Raise RemoteProtocolError if a message with a valid header contains values that no agent computes.
 
-        For transports again: `receive` does not look at each value once more.
+        For transports: `receive` does not check the values again.
         """
         Inbox(self.identity, self.state).check_contents(message)
 
     def lose(self, peer: int) -> list[Message]:
-        """A neighbour cannot be reached: nothing is sent to it, and its messages that wait are forgotten."""
+        """Record that a neighbour is unreachable: send nothing to it, and drop its buffered messages."""
         self._check_neighbour(peer)
         turn = self._turn()
         draft = turn.draft
@@ -181,21 +183,21 @@ class Agent:
         return self._commit(turn, [])
 
     def missing(self, peer: int, number: int) -> list[Message]:
-        """A neighbour's message of a round will not come: go on without it, where the summation can.
+        """Continue without a neighbour's message of a round, where the summation allows it.
 
-        If it comes all the same, it is stale. So is the event itself once the message is here, or the round over:
-        then nothing happens.
+        If the message arrives later, it is stale. The event has no effect if the message has already arrived or the
+        round is over.
 
         Parameters
         ----------
         peer : int
         number : int
-            Of the round: `state.round`, in which the agent waits, or a later one of the same sum.
+            Number of the round: `state.round`, in which the agent waits, or a later round of the same sum.
 
         Raises
         ------
         LocalProtocolError
-            If the round cannot end without the message: send it again, or `lose` the peer.
+            If the round cannot end without the message: have it retransmitted, or `lose` the peer.
         """
         self._check_neighbour(peer)
         state, exchange = self.state, self.state.exchange
@@ -217,18 +219,27 @@ class Agent:
 
     @property
     def awaited(self) -> tuple[int, frozenset[int]]:
-        """The round in which the agent waits, and the neighbours whose messages may be reported as `missing`."""
+        """Round in which the agent waits, and the neighbours whose messages may be reported as `missing`."""
         state, exchange = self.state, self.state.exchange
         now = None if exchange is None else self.identity.round_at(state, exchange.step)
-        if now is None or not now.may_miss:
-            return state.round, frozenset()
-        here = state.missing.get(state.round, frozenset()).union(state.mailbox.get(state.round, ()))
-        return state.round, frozenset(now.senders) - here
+        may_miss = now is not None and now.may_miss
+        return state.round, self.waits_for if may_miss else frozenset()
+
+    @property
+    def waits_for(self) -> frozenset[int]:
+        """Neighbours whose messages the current round still needs."""
+        state, exchange = self.state, self.state.exchange
+        now = None if exchange is None else self.identity.round_at(state, exchange.step)
+        if now is None:
+            return frozenset()
+        return frozenset(now.senders) - state.missing.get(state.round, frozenset()).union(
+            state.mailbox.get(state.round, ())
+        )
 
     def rejoin(self, peer: int) -> list[Message]:
-        """A neighbour can be reached again: all meet, and go on from the last common checkpoint.
+        """Record that a neighbour is reachable again: all agents meet, and resume from the last common checkpoint.
 
-        Both ends of the link must be told. An agent that was restored has lost its neighbours, and so they it.
+        Both ends of the link must get this event. A restored agent has lost its neighbours, and they have lost it.
         """
         self._check_neighbour(peer)
         turn = self._turn()
@@ -237,20 +248,20 @@ class Agent:
         if draft.failure is not None:
             return self._commit(turn, turn.tell([AgentNumber(peer)]))
         if peer in self.state.lost and draft.meeting and draft.round == draft.epoch << EPOCH_BITS:
-            # This meeting waits for the peer, which has heard nothing of it: no need for another one.
+            # This meeting waits for the peer, which has received nothing of it: another meeting is not needed.
             now = self.identity.round_at(draft, 0)
             assert now is not None, "the meeting waits for an agent"
             return self._commit(turn, [own for own in send(self.identity, draft, now) if own.receiver == peer])
         return self._go_on(turn, turn.meet_again())
 
     def abandon(self, peer: int) -> list[Message]:
-        """A neighbour will not come back. All its neighbours must say so; then the others go on without it.
+        """Give up a neighbour for good. When all its neighbours have done so, the others continue without it.
 
         Where sums are masked and records signed, the others must `consent` as well.
 
-        While the mixture is being fitted, they begin again from the start, as if it had never been there. When it
-        is fitted, the model stays, and the missing block is marginalized in predictions (0 hops only). If the
-        network has fallen apart without it, or if not everybody had met before, the study ends.
+        During the fit, the remaining agents restart it from the beginning, without the agent that was given up. After
+        the fit, the model stays, and the missing block is marginalized in predictions (0 hops only). The study ends
+        if the network is disconnected without the agent, or if the first meeting had not ended.
         """
         self._check_neighbour(peer)
         turn = self._turn()
@@ -259,9 +270,9 @@ class Agent:
         return self._go_on(turn, turn.meet_again())
 
     def consent(self, peer: int) -> list[Message]:
-        """Agree to go on without an agent that is no neighbour, where that needs all that remain: under masks.
+        """Consent to continue without an agent that is not a neighbour; needed where sums are masked.
 
-        The agent signs it with its record. Without the consent of all, they wait.
+        The agent signs the consent with its record. Until all remaining agents have consented, they wait.
         """
         if peer in self.neighbours or peer == self.number:
             problem = f"expected an agent that is no neighbour, got agent {peer}; give neighbours up with abandon"
@@ -273,16 +284,16 @@ class Agent:
         return self._go_on(turn, turn.meet_again())
 
     def predict(self, X: Table | None = None, n_rows: int | None = None, keys: Any = None) -> list[Message]:
-        """Take part in the prediction of new rows, after the fit; every agent must.
+        """Take part in the prediction of new rows, after the fit; every agent must call it.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_columns), optional
             The party's columns of the new rows. None: it does not have them, and is marginalized.
         n_rows : int, optional
-            How many rows, for an agent without any.
+            Number of new rows, for an agent without columns of them.
         keys : array of shape (n_rows,), optional
-            As those of the fit's rows, if the agent has some.
+            Keys of the new rows, required if the rows of the fit have keys.
         """
         self._check_alive()
         state = self.state
@@ -299,7 +310,7 @@ class Agent:
         return self._go_on(turn, out + turn.advance())
 
     def restored(self, state: AgentState) -> Agent:
-        """The same agent, with its table and settings, in another state."""
+        """Return this agent, with its table and settings, in another state."""
         own, state = self.identity, state.copy()
         state.mailbox = {number: dict(arrived) for number, arrived in state.mailbox.items()}
         return Agent(
@@ -316,34 +327,43 @@ class Agent:
             keys=own.keys,
         )
 
-    # What has come of it
+    # Results
 
     @property
     def is_done(self) -> bool:
-        """Whether the fit (and every prediction that was asked for) is finished here."""
+        """True if this agent has finished the fit and every requested prediction."""
         state = self.state
         is_waiting = state.progress.phase == DONE and not state.meeting and state.failure is None
         return is_waiting and state.progress.n_predictions not in state.requests
 
     @property
     def failure(self) -> str | None:
-        """Why the study has ended, if it could not go on."""
+        """Reason for which the study failed; None if it did not."""
         return self.state.failure
 
     @property
     def held_up(self) -> str | None:
-        """Whose consent is awaited to go on without agents that were given up, in words; None if none is."""
+        """Text that names the agents whose consent to continue without others is awaited; None without any."""
         return self.identity.held_up(self.state)
 
     @property
-    def model(self) -> Model | None:
-        """The fitted model; parameters at roots only."""
-        return self.state.progress.best if self.state.progress.phase in (DONE, *AFTER_DONE) else None
+    def model(self) -> PartyModel | None:
+        """Fitted model, with parameters only at roots; None before the end of the fit."""
+        best = self.state.progress.best if self.state.progress.phase in (DONE, *AFTER_DONE) else None
+        return None if best is None else party_model(best)
 
     @property
     def prediction(self) -> Prediction | None:
         """Responsibilities and log-densities of the last new rows."""
         return self.state.progress.prediction
+
+    @property
+    def holders(self) -> Holders | None:
+        """Number of blocks that have each row of the fit; None where all rows are used."""
+        counts = self.state.progress.holders
+        if counts is None:
+            return None
+        return Holders(counts, self.identity.agreement.summation.least_holders(self.roles.network))
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -352,14 +372,14 @@ class Agent:
 
     @property
     def roles(self) -> Roles:
-        """What the last meeting came to."""
+        """Roles of all agents that follow from the last meeting."""
         return self.identity.roles(self.state)
 
     def _turn(self) -> Turn:
         return Turn(self.identity, self.state, pauses=self.hand_out is not None)
 
     def _go_on(self, turn: Turn, out: list[Message]) -> list[Message]:
-        """Take over what an event has done; where exchanges are over, hand out what there is, and go on."""
+        """Commit a turn; after each finished exchange, pass its messages to `hand_out` first, then continue."""
         while self.hand_out is not None and turn.is_over:
             self.hand_out(self._commit(turn, out))
             turn = self._turn()

@@ -1,9 +1,9 @@
-"""How agents that know only their neighbours discover all others, and what follows from it.
+"""The meeting: agents that know only their neighbours discover all others, and derive their roles.
 
 Each agent floods a record of itself. After as many rounds as the diameter of the graph, every agent has every record.
-An agent has all of them when no record names a neighbour whose own record is missing, so it need not know beforehand
-how many agents there are. From the records and the agreement each agent computes by itself the same hubs, the same
-weights and its own part in them.
+An agent has all of them when no record names a neighbour whose own record is missing, so it need not know the number
+of agents beforehand. From the records and the agreement, each agent computes the same hubs, the same weights and its
+own role.
 """
 
 from __future__ import annotations
@@ -30,52 +30,52 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MOST_COLUMNS = 10_000
-"""That one party may hold."""
+"""Maximum number of columns of one party."""
 
 MOST_AGENTS = 10_000
-"""That one study may have."""
+"""Maximum number of agents in one study."""
 
 MOST_PROOF = 8192
-"""Bytes of the proof that a record is its agent's own, certificates included."""
+"""Maximum length in bytes of the signature of a record, including certificates."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an agent tells everybody of itself."""
+    """Description of an agent that it floods to all others in a meeting."""
 
     number: Count
     name: Annotated[str, msgspec.Meta(max_length=200)]
     neighbours: tuple[Count, ...]
-    """In ascending order."""
+    """Numbers of its neighbours, in ascending order."""
     n_rows: Count
-    """0 for a server, which has none."""
+    """Number of rows; 0 for a server."""
     n_columns: Annotated[int, msgspec.Meta(ge=0, le=MOST_COLUMNS)]
     most_hops: Count
-    """How far its columns may travel."""
+    """Maximum number of hops that its columns may travel."""
     digest: Annotated[str, msgspec.Meta(max_length=16)]
-    """Of the agreement."""
+    """Digest of the agreement."""
     newest: Count = 0
     oldest: Count = 0
-    """The last and the first checkpoint that it has, beside the one from the beginning."""
+    """Latest checkpoint that it has, and (`oldest`) the earlier of its last two, not counting the beginning (0)."""
     model: Count = 0
-    """The checkpoint at the end of the fit; 0 if it has no model."""
+    """Checkpoint at the end of the fit; 0 if it has no model."""
     n_met: Count = 0
-    """How many agents its last meeting had; 0 if this is the first."""
+    """Number of agents in its last meeting; 0 if this is the first."""
     n_members: Count = 0
-    """How many its first one had."""
+    """Number of agents in its first meeting; 0 if this is the first."""
     abandoned: tuple[Count, ...] = ()
     """Neighbours that it has given up."""
     consents: tuple[Count, ...] = ()
-    """Agents, neighbours or not, without which it agrees to go on."""
+    """Agents, neighbours or not, without which it consents to continue."""
     greeting: Annotated[bytes, msgspec.Meta(max_length=MOST_GREETING)] = b""
-    """What its summation tells all others, such as a public key."""
+    """Greeting of its summation, such as a public key."""
     proof: Annotated[bytes, msgspec.Meta(max_length=MOST_PROOF)] = b""
-    """By which others know that the agent has written all this; see `Credentials`."""
+    """Signature of the agent over the other fields; see `Credentials`."""
 
 
 class Credentials(Protocol):
-    """How an agent proves that a record is its own, and knows others' proofs: by keys that the core never sees."""
+    """Signing and verification of records, with keys that the core never sees."""
 
     @property
     def everybody(self) -> Sequence[str]:
@@ -83,42 +83,42 @@ class Credentials(Protocol):
 
     @property
     def study(self) -> str:
-        """What names the study and all its settings: what was signed in another one proves nothing in this."""
+        """Name of the study and all its settings; signatures from another study are invalid in this one."""
 
     def sign(self, content: bytes) -> bytes:
-        """Proof that this agent has written these bytes."""
+        """Return this agent's signature of the content."""
 
     def verify(self, name: str, content: bytes, proof: bytes) -> None:
-        """Raise ValueError unless the agent of this name has written these bytes."""
+        """Raise ValueError unless the proof is the signature of the named agent over the content."""
 
 
 def signed_content(record: Record, epoch: int, study: str) -> bytes:
-    """What the proof of a record is about: all of it, the epoch, and the study."""
+    """Return the bytes that the proof of a record signs: the study, the epoch, and all other fields."""
     return b"vpem record" + msgspec.msgpack.encode((study, epoch, msgspec.structs.replace(record, proof=b"")))
 
 
 class MeetingError(ValueError):
-    """Agents that cannot work together; all of them find out."""
+    """Error that prevents agents from working together; all of them detect it."""
 
 
 def encode_records(records: Iterable[Record]) -> NDArray[np.uint8]:
-    """Records as the bytes of a message, in the order of their numbers."""
+    """Encode records, in the order of their numbers, as the bytes of a message."""
     ordered = sorted(records, key=lambda record: record.number)
     return np.frombuffer(msgspec.msgpack.encode(ordered), dtype=np.uint8)
 
 
 def decode_records(content: NDArray[np.uint8]) -> list[Record]:
-    """Inverse of `encode_records`; ValueError if these are no records."""
+    """Inverse of `encode_records`; raise ValueError if the bytes are not valid records."""
     return msgspec.msgpack.decode(content.tobytes(), type=list[Record])
 
 
 def is_complete(records: Mapping[int, Record]) -> bool:
-    """Whether no record is missing."""
+    """True if the record of every named neighbour is present."""
     return records.keys() >= set().union(*(record.neighbours for record in records.values()))
 
 
 def n_meeting_rounds(records: Mapping[int, Record]) -> int:
-    """Rounds that the flood of all records takes."""
+    """Number of rounds in which all records reach all agents."""
     import networkx as nx
 
     links = nx.Graph((number, other) for number, record in records.items() for other in record.neighbours)
@@ -126,11 +126,11 @@ def n_meeting_rounds(records: Mapping[int, Record]) -> int:
 
 
 def common_checkpoint(records: Mapping[int, Record]) -> int:
-    """The last checkpoint that all have.
+    """Number of the last checkpoint that all agents have.
 
     Agents take checkpoints before exchanges whose decisions reach every agent, so no agent can be more than one
-    checkpoint ahead. If an agent has come back with an older state, all go back to the end of the fit, if all have
-    reached it, or else to the beginning (0). They also go back to the beginning if an agent has gone during the fit.
+    checkpoint ahead. If an agent was restored from an older state, all roll back to the end of the fit, if all have
+    reached it, or else to the beginning (0). They also roll back to the beginning if an agent left during the fit.
     """
     everybody = records.values()
     newest = min(record.newest for record in everybody)
@@ -141,19 +141,19 @@ def common_checkpoint(records: Mapping[int, Record]) -> int:
 
 
 def somebody_has_gone(records: Mapping[int, Record]) -> bool:
-    """Whether fewer have met than the last time."""
+    """True if this meeting has fewer agents than the last one."""
     return any(record.n_met > len(records) for record in records.values())
 
 
 def check_members(records: Mapping[int, Record], members: Mapping[int, Record]) -> None:
-    """Raise MeetingError if an agent is missing that was not given up, or is not what it was.
+    """Raise MeetingError if an agent is missing that was not given up, or if an agent differs from its first record.
 
     Parameters
     ----------
     records : mapping
-        Of this meeting.
+        Records of this meeting.
     members : mapping
-        Of the first one; empty if this is it.
+        Records of the first meeting; empty if this is the first.
     """
     for number, record in records.items() if members else ():
         known = members.get(number)
@@ -179,12 +179,12 @@ def check_members(records: Mapping[int, Record], members: Mapping[int, Record]) 
 
 
 def held_up(records: Mapping[int, Record], everybody: Sequence[str]) -> str | None:
-    """Who has not agreed to go on without those that are gone, in words; None if all have.
+    """Return a text that names the agents whose consent is missing; None if all have consented.
 
-    Where sums are masked, the word of the neighbours of an agent is not enough: a server that hides parties one after
-    the other would see sums of ever fewer. Records are signed, with the epoch, so that it cannot agree for others.
-    Who there is, `everybody`, is known from the study: also in the first meeting, of which a server could say that it
-    is a later one.
+    Where sums are masked, the report of an agent's neighbours is not enough: a server that hides more and more
+    parties would see sums of fewer and fewer. Records are signed together with the epoch, so that a server cannot
+    consent for others. The list of all agents, `everybody`, is part of the study. It is used in the first meeting as
+    well, because a server could claim that the first meeting is a later one.
     """
     abandoned = {number for record in records.values() for number in record.abandoned}
     gone = {number: name for number, name in enumerate(everybody) if number in abandoned and number not in records}
@@ -196,7 +196,7 @@ def held_up(records: Mapping[int, Record], everybody: Sequence[str]) -> str | No
 
 
 def check_names(records: Mapping[int, Record], everybody: Sequence[str]) -> None:
-    """Raise MeetingError unless the agents of the study have met, under their numbers, but for those given up."""
+    """Raise MeetingError unless all agents of the study except those given up have met, with the right numbers."""
     abandoned = {number for record in records.values() for number in record.abandoned}
     found = {number: record.name for number, record in records.items()}
     if found != {number: name for number, name in enumerate(everybody) if number in found or number not in abandoned}:
@@ -205,27 +205,27 @@ def check_names(records: Mapping[int, Record], everybody: Sequence[str]) -> None
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """What everybody knows after the meeting.
+    """Network and roles that every agent derives from a meeting.
 
     Agents have *positions* here: the parties 0, ..., N-1 in the order of their numbers, then the server of a star.
     """
 
     numbers: tuple[AgentNumber, ...]
-    """Each position's agent."""
+    """Number of the agent at each position."""
     network: Network
     n_rows: int
     agreement: Agreement
     gone: tuple[int, ...] = ()
-    """Agents of the first meeting that are no longer there."""
+    """Numbers of the agents that are absent; see `vpem.core.agent.identity.Identity.gone`."""
 
     @cached_property
     def position_of(self) -> dict[AgentNumber, Position]:
-        """Agent number to position."""
+        """Position of each agent, by number."""
         return dict(zip(self.numbers, self.network.positions, strict=True))
 
 
 def bare_records(records: Iterable[Record]) -> tuple[Record, ...]:
-    """The part of all records that stays the same as long as the agents do, in the order of their numbers."""
+    """Return the records, in the order of their numbers, without the fields that change between meetings."""
     progress: dict[str, Any] = {"newest": 0, "oldest": 0, "model": 0, "n_met": 0, "n_members": 0}
     progress |= {"abandoned": (), "consents": ()}
     ordered = sorted(records, key=lambda record: record.number)
@@ -233,12 +233,12 @@ def bare_records(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
-    """Check that the agents can work together, and find everybody's part, from bare records.
+    """Check that the agents can work together, and derive their roles from bare records.
 
     Raises
     ------
     MeetingError
-        In words that are the same for all agents.
+        If they cannot; the text is the same for all agents.
     """
     import networkx as nx
 
@@ -287,7 +287,7 @@ def find_roles(records: tuple[Record, ...], agreement: Agreement) -> Roles:
 
 
 def _find_network(parties: list[Record], others: list[Record], links: nx.Graph, agreement: Agreement) -> Network:
-    """The network as a simulation would have it; columns are numbered party by party."""
+    """Return the network that a simulation would use; columns are numbered party by party."""
     ends = np.cumsum([record.n_columns for record in parties])
     columns: dict[Hashable, list[int]] = {
         record.name: list(range(end - record.n_columns, end))
@@ -318,7 +318,7 @@ def _find_network(parties: list[Record], others: list[Record], links: nx.Graph, 
 def make_records(
     network: Network, n_rows: int, agreement_digest: str, most_hops: int, summation: Summation | None = None
 ) -> list[Record]:
-    """The records of a network's agents, as the agents themselves would make them."""
+    """Return the records that the agents of a network would send."""
     links = network.links
     server = len(network.parties)
     return [
@@ -337,7 +337,7 @@ def make_records(
 
 
 def meeting_traffic(network: Network, n_rows: int, hops: int, summation: Summation | None = None) -> Traffic:
-    """What it costs that everybody gets everybody's record: in each round an agent hands on what it has learnt."""
+    """Traffic of a meeting, in which every agent passes on, in each round, the records it received in the last."""
     links = network.links
     records = make_records(network, n_rows, "0" * 16, hops, summation)
     agents, distances = list(links), hop_distances(links)

@@ -1,4 +1,4 @@
-"""What agents send each other, and what can be wrong with it."""
+"""Messages between agents, and protocol errors."""
 
 from __future__ import annotations
 
@@ -10,45 +10,46 @@ from numpy.typing import NDArray
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
 AgentNumber = NewType("AgentNumber", int)
-"""An agent's number in the study, which it keeps when others go; its position in the network may change."""
+"""Number of an agent in the study. It stays the same when others leave; the position in the network may change."""
 
 EPOCH_BITS = 32
-"""An epoch's rounds are numbered from `epoch << EPOCH_BITS`: no round number ever comes twice."""
+"""Rounds of an epoch are numbered from `epoch << EPOCH_BITS`, so that no round number is used twice."""
 
 KINDS = ("meet", "columns", "terms", "sum", "flood", "stop", "labels")
-"""Who is there; columns on their way to a root; a root's terms on their way to its leaves; values to be added; a
-decision by itself; the reason why an agent cannot go on; labels of rows, for a start."""
+"""Kinds of messages, in this order: records of a meeting; columns on their way to a root; a root's terms on their way
+to its leaves; values to be added; a decision alone; the reason for which an agent ended the study; labels of rows,
+for a start."""
 
 NO_DECISION: NDArray[np.float64] = np.empty(0)
 NO_VALUES: NDArray[np.float64] = np.empty(0)
 
 
 class Message(NamedTuple):
-    """One message over one link. Its arrays are not changed once it has been sent."""
+    """One message over one link. Its arrays must not change after it was sent."""
 
     epoch: int
-    """Grows when agents have to meet again after a loss."""
+    """Epoch, which increases when agents meet again, for example after a loss."""
     round: int
-    """Grows with every exchange between neighbours, and never starts again."""
+    """Round, which increases with every exchange between neighbours and is never reset."""
     sender: AgentNumber
     receiver: AgentNumber
     kind: str
     """One of `KINDS`."""
     values: NDArray[Any]
-    """(n_values,): of one of `vpem.core.network.summation.DTYPES`; bytes in "meet" and "stop"."""
+    """Shape (n_values,), with one of `vpem.core.network.summation.DTYPES`; bytes in "meet" and "stop"."""
     decision: NDArray[np.float64] = NO_DECISION
-    """(n_decisions,): the smallest of all agents' values counts, entry by entry."""
+    """Shape (n_decisions,): the network finds the minimum over all agents, entry by entry."""
     tag: bytes = b""
-    """By which the receiver knows that nothing was changed; see `vpem.core.network.summation.Summation.tag`."""
+    """Authentication tag; see `vpem.core.network.summation.Summation.tag`."""
 
     @property
     def n_bytes(self) -> int:
-        """Length on the wire."""
+        """Length of the message on the wire, in bytes."""
         return OVERHEAD_BYTES + self.values.nbytes + self.decision.nbytes
 
 
 class Header(NamedTuple):
-    """What a message says of itself, before its contents are read."""
+    """Header of a message, which is read before its contents."""
 
     epoch: int
     round: int
@@ -56,29 +57,29 @@ class Header(NamedTuple):
     receiver: AgentNumber
     kind: str
     dtype: str
-    """Of the values."""
+    """Type of the values."""
     n_values: int
     n_decisions: int
 
 
 def header_of(message: Message) -> Header:
-    """The header that a message has on the wire."""
+    """Return the header that a message has on the wire."""
     epoch, number, sender, receiver, kind, values, decision, _ = message
     dtype = values.dtype.kind + str(values.dtype.itemsize)
     return Header(epoch, number, sender, receiver, kind, dtype, len(values), len(decision))
 
 
 class ProtocolError(Exception):
-    """Something that must not happen between agents; nothing has changed at the agent that raises it.
+    """Violation of the protocol between agents; the state of the agent that raises it is unchanged.
 
     Parameters
     ----------
     agent : int
-        Who raises it.
+        Agent that raises it.
     peer : int or None
-        The other agent that the error is about.
+        Other agent that the error concerns.
     round : int
-        In which the agent is.
+        Current round of the agent.
     problem : str
     """
 
@@ -89,7 +90,7 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own mistake: an event that this agent cannot have now."""
+    """Our own mistake: an event that is invalid in the current state of this agent."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -97,10 +98,10 @@ class RemoteProtocolError(ProtocolError):
 
 
 class StaleMessageError(RemoteProtocolError):
-    """A message of a round that is over, or one that is here already: harmless, drop it."""
+    """A message of a round that is over, or a duplicate: harmless, drop it."""
 
 
 def show_round(number: int) -> str:
-    """A round's number for people."""
+    """Return a readable name of a round."""
     epoch, count = number >> EPOCH_BITS, number & ((1 << EPOCH_BITS) - 1)
     return f"round {count}" + (f" of epoch {epoch}" if epoch else "")

@@ -1,4 +1,4 @@
-"""What one event does to an agent: how far it goes with the messages that are here, and what it sends."""
+"""Effect of one event on an agent: it advances as far as the received messages allow, and sends its own."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from functools import partial
 import numpy as np
 
 from vpem.core.agent import meeting
-from vpem.core.agent.carrying import NOTHING, carry_on
 from vpem.core.agent.exchange import blaming, send, take
 from vpem.core.agent.identity import Identity, model_checkpoint
 from vpem.core.agent.inbox import MOST_REASON, Inbox
 from vpem.core.agent.meeting import MeetingError
 from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNumber, LocalProtocolError, Message
-from vpem.core.agent.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUMMATION, DONE, PHASES, settle
-from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, Progress, orderly
-from vpem.core.agent.work import Outcome, StudyError
+from vpem.core.agent.party_context import PartyOutcome
+from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, orderly
+from vpem.core.network.checkpoint_delta import NOTHING, Carried, carry_on
 from vpem.core.network.summation import begin_sum, lasting
 from vpem.core.rooms import forget_rooms, keep_rooms
+from vpem.core.script.context import StudyError
+from vpem.core.script.em_phases import predicting
+from vpem.core.script.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUMMATION, DONE, PHASES, settle
+from vpem.core.script.state import KEEP, ROLL_BACK, Progress
 
 
 class Turn:
-    """Works on a draft of the agent's state, which counts only if nothing is raised.
+    """Process one event on a draft of the agent's state, which is committed only if nothing is raised.
 
     Parameters
     ----------
     identity : Identity
     state : AgentState
-        Not changed.
+        State before the event; it is not changed.
     pauses : bool, default=False
-        Whether `advance` stops where an exchange of the algorithm is over, so that what it has to say can be sent
-        before more is made of it; see `is_over` and `finish`.
+        If True, `advance` stops at the end of an exchange of the algorithm, so that its messages can be sent before
+        the result is processed; see `is_over` and `finish`.
     """
 
     def __init__(self, identity: Identity, state: AgentState, pauses: bool = False):
         self.identity, self.draft, self.pauses = identity, state.copy(), pauses
         self.error: Exception | None = None
-        """Why this agent has found that the study cannot go on."""
+        """Exception for which this agent ended the study."""
 
     # Epochs and meetings
 
     def begin_epoch(self, epoch: int) -> list[Message]:
-        """Meet the others, for the first time or again."""
+        """Start the meeting of an epoch."""
         draft = self.draft
         draft.epoch, draft.round = epoch, epoch << EPOCH_BITS
         draft.meeting, draft.exchange, draft.mailbox, draft.missing = True, Exchange(), {}, {}
@@ -52,14 +55,14 @@ class Turn:
         return self.advance()
 
     def meet_again(self) -> list[Message]:
-        """Meet the others in a new epoch, if the study goes on."""
+        """Start the meeting of a new epoch, unless the study has not started or has ended."""
         draft = self.draft
         if draft.failure is not None or draft.epoch < 0:
             return []
         return self.begin_epoch(draft.epoch + 1)
 
     def _end_meeting(self) -> None:
-        """Everybody's record is here: find the roles, and go to the checkpoint that all have."""
+        """Derive the roles from all records, and roll back to the last common checkpoint."""
         draft = self.draft
         records = draft.records
         meeting.check_members(records, draft.members)
@@ -75,10 +78,10 @@ class Turn:
         draft.meeting = False
         if target < min(record.newest for record in records.values()):
             draft.requests = {}
-        # Rows that were added stay known, whatever a record says, unless all have agreed to go on without others.
+        # Rows that were added stay recorded, whatever a record claims, unless all consented to continue without some.
         seen = {} if target == 0 and self.identity.gone(draft) else draft.progress.seen
         *earlier, last = (point for point in draft.checkpoints if point.number <= target)
-        if seen and seen is not last.progress.seen:  # what was shown stays known, wherever agents go back to
+        if seen and seen is not last.progress.seen:  # a rollback must not forget which rows were added
             last = replace(last, progress=replace(last.progress, seen=seen))
         draft.checkpoints, draft.progress = (*earlier, last), last.progress
         if target == 0:
@@ -87,14 +90,14 @@ class Turn:
     # Rounds and exchanges
 
     def advance(self) -> list[Message]:
-        """Go on as far as the messages that are here allow."""
+        """Advance as far as the received messages allow, and return the messages to send."""
         draft = self.draft
         out: list[Message] = []
         while draft.exchange is not None:
             now = self.identity.round_at(draft, draft.exchange.step)
             if now is None:
                 if self.identity.held_up(draft) is not None:
-                    break  # all rest, as all have the same records, until one that agrees begins a new epoch
+                    break  # all agents have the same records, and wait until one that consents starts a new epoch
                 if self.pauses and not draft.meeting:
                     break
                 out += self.finish()
@@ -112,18 +115,18 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        """Whether an exchange of the algorithm has no more rounds, and nothing has been made of it yet."""
+        """True if an exchange of the algorithm has no more rounds, and its result was not processed yet."""
         draft = self.draft
         if draft.exchange is None or draft.meeting:
             return False
         return self.identity.round_at(draft, draft.exchange.step) is None
 
     def finish(self) -> list[Message]:
-        """Make something of an exchange that is over."""
+        """Process the result of a finished exchange, and open the next; return the messages to send on failure."""
         return self.guard(self._finish)
 
     def _finish(self) -> None:
-        """An exchange is over: make something of it, and open the next."""
+        """Process the result of a finished exchange or meeting, and open the next exchange."""
         draft = self.draft
         if draft.meeting:
             self._end_meeting()
@@ -133,9 +136,9 @@ class Turn:
             self._check_phase("the meeting", allowed)
             return
         phase = draft.progress.phase
-        draft.progress = self._absorb()  # the sum is forgotten before there is room for the next one's terms
+        draft.progress = self._absorb()  # frees the sum before the terms of the next one are allocated
         seen, last = draft.progress.seen, draft.checkpoints[-1]
-        if phase in AFTER_DONE and seen is not last.progress.seen:  # known before anything is added
+        if phase in AFTER_DONE and seen is not last.progress.seen:  # recorded before any terms are added
             last = replace(last, progress=replace(last.progress, seen=seen))
             draft.checkpoints = (*draft.checkpoints[:-1], last)
         done = draft.progress.n_predictions
@@ -144,23 +147,23 @@ class Turn:
         self._check_phase(phase, (*PHASES[phase].next, *AFTER_DONE))
 
     def _absorb(self) -> Progress:
-        """What the phase makes of its exchange."""
+        """Return the progress after the phase has processed its exchange."""
         draft = self.draft
         exchange, before = draft.exchange, draft.progress
         assert exchange is not None, "there is an exchange"
-        work = self.identity.work(draft)
-        if exchange.pieces and work.is_root:
-            members = work.roles.network.hub(work.position).members
+        context = self.identity.context(draft)
+        if exchange.pieces and context.is_root:
+            members = context.network.hub(context.position).members
             table = np.ascontiguousarray(np.hstack([exchange.pieces[member] for member in members]))
             if before.prediction is None:
                 draft.pooled = table
             else:
                 before = replace(before, prediction=replace(before.prediction, pooled=table))
         values, said = NO_VALUES, b""
-        # What later masks depend on; not of predictions, which not all may hear.
+        # Later masks depend on the digest of all results, but not on predictions, which some agents may not receive.
         is_heard = self.identity.agreement.summation.is_masked and before.phase != "predict"
         audience = self.identity.audience(draft)
-        if PHASES[before.phase].exchange in BY_SUMMATION and (audience is None or work.position in audience):
+        if PHASES[before.phase].exchange in BY_SUMMATION and (audience is None or context.position in audience):
             summation = self.identity.summation(draft)
             with blaming(self.identity, draft):
                 values, carry = summation.end(self.identity.place(draft), exchange.state)
@@ -175,36 +178,48 @@ class Turn:
         if is_heard:
             told = bytes.fromhex(before.heard) + said + decision.tobytes()
             before = replace(before, heard=hashlib.sha256(told).hexdigest())
-        found: Progress = orderly(PHASES[before.phase].absorb(work, before, Outcome(values, decision)), before)
-        return found
+        outcome = PartyOutcome(context, exchange.shape, values, decision)
+        return self._carry(orderly(PHASES[before.phase].absorb(context, before, outcome), before))
+
+    def _carry(self, progress: Progress) -> Progress:
+        """Keep, drop or roll back the carries of sums, as the phase requests."""
+        if progress.carry == KEEP:
+            return progress
+        summation, memories = self.identity.agreement.summation, {}
+        if progress.carry == ROLL_BACK:
+            for name, carried in progress.memories.items():
+                left = lasting(summation, summation.retreat(carried.recall(summation)))
+                memories[name] = Carried(left, now=left)
+        return replace(progress, carry=KEEP, memories=memories)
 
     def _check_phase(self, before: str, allowed: Sequence[str]) -> None:
-        """Raise LocalProtocolError if the phase that comes next is not one that may follow."""
+        """Raise LocalProtocolError if the next phase is not among those allowed."""
         draft = self.draft
         if draft.progress.phase not in allowed:
             problem = f"expected one of {', '.join(allowed)} after {before}, got {draft.progress.phase}"
             raise LocalProtocolError(self.identity.number, None, draft.round, problem)
 
     def open_exchange(self, resumed: bool = False) -> None:
-        """Begin the exchange that comes next, if there is one."""
+        """Begin the next exchange, if there is one."""
         draft = self.draft
-        draft.progress = orderly(settle(self.identity.work(draft), draft.progress), draft.progress)
+        settled = settle(self.identity.context(draft), draft.progress)
+        draft.progress = self._carry(orderly(settled, draft.progress))
         draft.exchange = None
         if draft.progress.phase == DONE:
             forget_rooms(self.identity)
             self._save(resumed)
             request = draft.requests.get(draft.progress.n_predictions)
             if request is None or not self.identity.has_met(draft):
-                return  # an agent that was restored has no keys until all have met again
-            work = self.identity.work(draft)
-            phase = AFTER_DONE[0] if work.roles.network.depth > 0 else work.predicting
+                return  # a restored agent has no keys until the next meeting
+            context = self.identity.context(draft)
+            phase = AFTER_DONE[0] if context.network.depth > 0 else predicting(context)
             draft.progress = replace(draft.progress, phase=phase, prediction=request)
         keep_rooms(self.identity)
-        work = self.identity.work(draft)
-        offer = PHASES[draft.progress.phase].offer(work, draft.progress)
+        context = self.identity.context(draft)
+        offer = PHASES[draft.progress.phase].offer(context, draft.progress)
         pieces = {}
         if offer.columns is not None:
-            pieces = {work.position: offer.columns}
+            pieces = {context.position: offer.columns}
         if offer.decision is not None and draft.progress.phase not in AFTER_DONE:
             self._save(resumed)
         draft.exchange = Exchange(
@@ -216,16 +231,16 @@ class Turn:
             carry = carried.recall(summation)
             draft.exchange = draft.exchange._replace(stage=summation.stage(offer.shape, offer.series, carry))
             with blaming(self.identity, draft):
-                state = begin_sum(summation, self.identity.place(draft), carry, offer.values)
+                state = begin_sum(summation, self.identity.place(draft), carry, context.term(offer))
             draft.exchange = draft.exchange._replace(state=state)
-            if carried is not NOTHING:  # what is still needed of it is in the state
+            if carried is not NOTHING:  # the state contains what is still needed of the carry
                 memories = {**draft.progress.memories, offer.series: carried.without_now()}
                 draft.progress = replace(draft.progress, memories=memories)
         if draft.mailbox:
             Inbox(self.identity, draft).check_kept()
 
     def _save(self, resumed: bool) -> None:
-        """Take a checkpoint, unless this is where agents have just gone back to."""
+        """Take a checkpoint, unless the agents have just resumed from this one."""
         draft = self.draft
         if not resumed:
             memories = {name: carried.without_now() for name, carried in draft.progress.memories.items()}
@@ -237,7 +252,7 @@ class Turn:
     # Failures
 
     def guard(self, action: Callable[[], None]) -> list[Message]:
-        """Do something that may end the study; returns what to tell the others then."""
+        """Run an action; if it raises an error that ends the study, return the messages that report it."""
         try:
             action()
         except (MeetingError, StudyError) as error:
@@ -249,14 +264,14 @@ class Turn:
         return []
 
     def end(self, reason: str, besides: int | None = None) -> list[Message]:
-        """Give up, and hand the reason on."""
+        """End the study, and return messages with the reason for the neighbours, except `besides`."""
         draft = self.draft
         draft.failure, draft.exchange, draft.mailbox, draft.missing = reason, None, {}, {}
         forget_rooms(self.identity)
         return self.tell([peer for peer in self.identity.neighbours if peer != besides])
 
     def tell(self, peers: Iterable[AgentNumber]) -> list[Message]:
-        """Tell some neighbours why the study has ended."""
+        """Return messages that report to these neighbours why the study has ended."""
         draft = self.draft
         text = np.frombuffer((draft.failure or "").encode()[:MOST_REASON], dtype=np.uint8)
         return [

@@ -1,1 +1,1 @@
-"""A block of columns, and all that its holder computes by itself: densities, statistics, M-steps."""
+"""Computations that the holder of a block of columns does by itself: densities, statistics, M-steps."""

@@ -1,4 +1,4 @@
-"""Angles, and hours of a day or a week: von Mises distributions, which know that the end is next to the beginning."""
+"""Angles, and hours of a day or a week: von Mises distributions, which are periodic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vpem.core.blocks.arrays import Array
 from vpem.core.blocks.families import TINY_ROWS, Smooth
 
 MOST_CONCENTRATED = 1e4
-"""Concentrations are at most this, a deviation of 0.01 radians: values are rounded to hours or degrees."""
+"""Upper bound of concentrations, a deviation of 0.01 radians: values are rounded to hours or degrees."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Angles(Smooth):
     """Parameters (n_components, 2): mean direction in radians, and concentration; the argument is the period."""
 
     kind = "angles"
-    is_density = True
+    code = 4
 
     def __post_init__(self) -> None:
         if not 0 < self.argument < np.inf:
@@ -28,22 +28,22 @@ class Angles(Smooth):
 
     @property
     def n_parameters(self) -> int:
-        """Direction and concentration."""
+        """Number of parameters: direction and concentration."""
         return 2
 
     @property
     def n_free(self) -> int:
-        """Both."""
+        """Number of free parameters: both."""
         return 2
 
     @property
     def n_statistics(self) -> int:
-        """Rows, cosines and sines."""
+        """Number of statistics: sums of ones, cosines and sines."""
         return 3
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters."""
+        """Names of the parameters."""
         return "direction", "concentration"
 
     def check(self, parameters: Array) -> None:
@@ -62,13 +62,13 @@ class Angles(Smooth):
         return np.stack([np.arctan2(vector[:, 1], vector[:, 0]), lengths], axis=1)
 
     def transform(self, x: Array, parameters: Array) -> Array:  # noqa: ARG002 (of other families)
-        """One, cosine and sine."""
+        """Ones, cosines and sines."""
         angles = x * (2 * np.pi / self.argument)
         found = np.stack([np.ones(len(x)), np.cos(angles), np.sin(angles)])
         return np.where(np.isnan(x), 0.0, found)
 
     def is_strange(self, x: Array) -> NDArray[np.bool_]:
-        """What is more than one period away from zero: it may have another unit."""
+        """True for values more than one period away from zero, which may have another unit."""
         return np.abs(x) > self.argument
 
     @property
@@ -84,7 +84,7 @@ class Angles(Smooth):
         return np.concatenate([normalizers[:, None], self.to_vector(parameters)], axis=1)
 
     def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:  # noqa: ARG002 (of categories)
-        """The mean direction, and the concentration whose mean length is that of the rows."""
+        """Compute the mean direction, and the concentration whose mean resultant length is that of the rows."""
         counts, cosines, sines = statistics.T
         there = counts > TINY_ROWS
         lengths = np.hypot(cosines, sines) / np.where(there, counts, 1.0)
@@ -92,17 +92,17 @@ class Angles(Smooth):
         return np.where(there[:, None], found, previous)
 
     def first(self, mean: float, variance: float) -> Array:  # noqa: ARG002 (an angle's mean means nothing)
-        """All directions are equally likely."""
+        """Parameters of the uniform distribution of directions."""
         return np.zeros((1, 2))
 
     def start(self, values: Array, everything: Array) -> Array:
-        """Around the values."""
+        """Return components with the values as directions, and a concentration of at least 1."""
         concentrations = np.full(len(values), max(float(everything[0, 1]), 1.0))
         return np.stack([values * (2 * np.pi / self.argument), concentrations], axis=1)
 
     @property
     def n_features(self) -> int:
-        """Cosine and sine."""
+        """Number of features: cosine and sine."""
         return 2
 
     def features(self, x: Array, everything: Array) -> Array:  # noqa: ARG002 (of other families)
@@ -111,12 +111,12 @@ class Angles(Smooth):
         return np.stack([np.cos(angles), np.sin(angles)])
 
     def means(self, parameters: Array) -> Array:
-        """Directions, from 0 to the period."""
+        """Mean directions, from 0 to the period."""
         found: Array = parameters[:, 0] * (self.argument / (2 * np.pi)) % self.argument
         return found
 
     def deviations(self, parameters: Array) -> Array:
-        """Circular ones, at most half the period."""
+        """Circular standard deviations, at most half the period."""
         lengths = np.maximum(i1e(parameters[:, 1]) / i0e(parameters[:, 1]), 1e-9)
         found: Array = np.minimum(np.sqrt(-2 * np.log(lengths)) / (2 * np.pi), 0.5) * self.argument
         return found
@@ -129,7 +129,7 @@ class Angles(Smooth):
 
 
 def _concentrations(lengths: Array) -> Array:
-    """Where I1 / I0 has these values, by Newton's method from Banerjee's approximation."""
+    """Invert I1 / I0 at these values, by Newton's method from Banerjee's approximation."""
     largest = i1e(MOST_CONCENTRATED) / i0e(MOST_CONCENTRATED)
     inner = np.clip(lengths, 0.0, largest)
     found = inner * (2 - inner**2) / (1 - inner**2)

@@ -1,4 +1,4 @@
-"""Records of named arrays: what a density calls its parameters and statistics is its own affair."""
+"""Records of named arrays; each density chooses the names of its parameters and statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 class Arrays:
     """Named arrays of numbers; `Arrays(means=..., scales=...)` has the attributes `means` and `scales`.
 
-    Neither the record nor its arrays are changed in place.
+    The record is immutable, and its arrays are never changed in place.
     """
 
     def __init__(self, **arrays: Any):
@@ -30,7 +30,7 @@ class Arrays:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """All of them, by name."""
+        """All arrays, by name."""
         return self.__dict__
 
     def __getattr__(self, name: str) -> Array:
@@ -49,30 +49,30 @@ class Block(Arrays):
 
 
 class Statistics(Arrays):
-    """All that an M-step needs to know of some rows within one block."""
+    """Sums over rows within one block that an M-step needs."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Columns:
-    """What the holder of a block knows of its columns before any message; arrays of shape (n_columns,)."""
+    """Moments of a block's columns, which its holder knows before any message; arrays of shape (n_columns,)."""
 
     party: Hashable
-    """Name of the holder, for errors."""
+    """Name of the holder, for error messages."""
     counts: Array
-    """How many values are there."""
+    """Number of observed values of each column."""
     means: Array
-    """Of the values that are there."""
+    """Means of the observed values."""
     variances: Array
-    """Likewise."""
+    """Variances of the observed values."""
     largest: Array
-    """Largest size of a value."""
+    """Largest absolute value of each column."""
     has_gaps: NDArray[np.bool_]
-    """Whether some value is missing."""
+    """True for columns with missing values."""
     families: tuple[str, ...] = ()
-    """Of each column, where they differ; see `Density.families_of`."""
+    """Family of each column; empty if all columns belong to one family; see `Density.families_of`."""
 
     def take(self, chosen: NDArray[np.intp]) -> Columns:
-        """Some of the columns."""
+        """Return the record of the chosen columns."""
         numbers = {
             name: getattr(self, name)[chosen] for name in ("counts", "means", "variances", "largest", "has_gaps")
         }
@@ -80,11 +80,11 @@ class Columns:
 
     @cached_property
     def noise(self) -> Array:
-        """What rounding alone would leave of a variance: deviations from a mean are rounded like the values."""
+        """Variance that rounding alone can produce: deviations from a mean have the rounding errors of the values."""
         return rounding_noise(self.largest)
 
 
 def rounding_noise(largest: Array) -> Array:
-    """What rounding alone would leave of variances of columns whose largest values are these."""
+    """Variances that rounding alone can produce in columns with these largest absolute values."""
     noise: Array = np.square(16 * EPSILON * largest)
     return noise

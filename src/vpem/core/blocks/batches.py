@@ -1,10 +1,10 @@
-"""Incremental EM: which rows belong to which batch, and what a batch leaves behind.
+"""Incremental EM: the rows of each batch, and the sums kept for each batch.
 
 The paper keeps every root's responsibilities and updates the sums of the M-step by difference. Here each batch keeps
-its own *statistics* instead: they are smaller if a batch has a few times more rows than a block has columns,
-they hold with gaps too (whose filling-in depends on the parameters of the time), and nothing is ever subtracted, so
-that no rounding can pile up. The statistics of all batches but one are those of the batches before it, as they are
-now, and of those after it, as they were at the beginning of the pass.
+its own *statistics* instead. They are smaller if a batch has a few times more rows than a block has columns. They
+remain valid with gaps, whose filling-in depends on the parameters at the time of the visit. Nothing is ever
+subtracted, so that rounding errors do not accumulate. The statistics of all batches but one are the current ones of
+the batches before it, plus those of the batches after it from the beginning of the pass.
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ Array = NDArray[np.float64]
 
 
 def batch_slices(n_samples: int, batch_size: int) -> list[slice]:
-    """Consecutive batches of `batch_size` rows, the last one perhaps smaller.
+    """Consecutive batches of `batch_size` rows; the last one may be smaller.
 
-    The rows stay in their order: every batch keeps its own statistics, so that, unlike with stochastic gradients,
-    no batch has to look like the whole.
+    The rows are not shuffled. Every batch keeps its own statistics, so that, unlike with stochastic gradients, a
+    batch need not be representative of all rows.
     """
     return [slice(start, min(start + batch_size, n_samples)) for start in range(0, n_samples, batch_size)]
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What some rows leave behind."""
+    """Sums over the rows of one or several batches."""
 
     counts: Array
     """(n_views, n_components): sums of each root's responsibilities."""
     entropy: Array
-    """(n_views,): of the responsibilities."""
+    """(n_views,): entropies of the responsibilities."""
     statistics: tuple[Statistics, ...]
-    """Each block's."""
+    """Statistics of each block."""
 
     def plus(self, other: Kept | None, density: Density) -> Kept:
-        """What these rows and others leave behind."""
+        """Return the sums over the rows of both."""
         if other is None:
             return self
         statistics = tuple(density.adds(self.statistics, other.statistics))
         return Kept(self.counts + other.counts, self.entropy + other.entropy, statistics)
 
     def times(self, factor: float, density: Density) -> Kept:
-        """The same rows with another weight."""
+        """Return the sums with the weights of the rows multiplied by a factor."""
         statistics = tuple(density.scale(own, factor) for own in self.statistics)
         return Kept(factor * self.counts, factor * self.entropy, statistics)
 
     def densities(self, blocks: Sequence[Block], density: Density) -> Array:
-        """What each block adds to the free energy of these rows; (n_blocks,)."""
+        """Term of each block in the free energy of these rows; (n_blocks,)."""
         pairs = zip(self.statistics, blocks, strict=True)
         return np.array([density.expected_log_density(*pair) for pair in pairs])
 
     def energy(self, densities: Array, weights: Array) -> Array:
-        """Free energy of these rows, as each root sees it; (n_views,).
+        """Free energy of these rows, as each root computes it; (n_views,).
 
         Parameters
         ----------
         densities : array of shape (n_views,)
-            The network's sum of what the blocks add.
+            The network's sum of the blocks' `densities`.
         weights : array of shape (n_views, n_components)
         """
         energy: Array = densities + (self.counts * np.log(weights)).sum(axis=1) + self.entropy
@@ -72,7 +72,7 @@ class Kept:
 
 
 def suffixes(kept: Sequence[Kept | None], density: Density) -> list[Kept | None]:
-    """For each batch, what it and all after it left behind; None at the end."""
+    """Sums over each batch and all batches after it; None at the end."""
     found: list[Kept | None] = [None]
     for own in reversed(kept):
         found.append(own if own is None else own.plus(found[-1], density))

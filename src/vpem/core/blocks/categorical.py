@@ -1,4 +1,4 @@
-"""Categorical columns: words, booleans and few-valued numbers, coded 0, 1, 2, ... at their party."""
+"""Categorical columns: words, booleans and numbers with few values, coded 0, 1, 2, ... by their party."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from vpem.core.blocks.families import SMALLEST, TINY_ROWS, Discrete, counted_who
 
 @dataclass(frozen=True)
 class Categorical(Discrete):
-    """Each category has a probability of its own; parameters (n_components, n_categories)."""
+    """Categorical distribution; its parameters are the categories' probabilities, (n_components, n_categories)."""
 
     kind = "categorical"
+    code = 0
 
     def __post_init__(self) -> None:
         counted_whole(self.argument, self.kind, 2)
 
     @property
     def n_parameters(self) -> int:
-        """Probabilities."""
+        """Number of probabilities."""
         return self.n_values
 
     @property
     def n_free(self) -> int:
-        """They add up to 1."""
+        """Number of free probabilities: one less, as they add up to 1."""
         return self.n_values - 1
 
     def check(self, parameters: Array) -> None:
@@ -36,11 +37,11 @@ class Categorical(Discrete):
             raise ValueError("expected probabilities of categories that add up to 1, got others")
 
     def to_vector(self, parameters: Array) -> Array:
-        """Square roots: a category that dies out goes to zero in them, and not on and on as its logarithm does."""
+        """Square roots of the probabilities: unlike logarithms, they stay bounded if a probability goes to zero."""
         return np.sqrt(parameters)
 
     def from_vector(self, vector: Array, like: Array) -> Array:  # noqa: ARG002 (of other families)
-        """Shares of their squares."""
+        """Normalized squares."""
         found = np.square(vector)
         probabilities: Array = found / found.sum(axis=1, keepdims=True)
         return probabilities
@@ -50,7 +51,7 @@ class Categorical(Discrete):
         return np.log(np.maximum(parameters, SMALLEST))
 
     def is_strange(self, x: Array) -> NDArray[np.bool_]:
-        """What is no number of a category."""
+        """True for values that are not the number of a category."""
         return super().is_strange(x) | (x >= self.n_values)
 
     @property
@@ -65,7 +66,7 @@ class Categorical(Discrete):
         return np.where(is_value, self.log_table(parameters)[:, codes], -np.inf)
 
     def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
-        """Shares, as if `smoothing` more rows had all categories equally often."""
+        """Compute shares, as if `smoothing` more rows had all categories equally often."""
         counts = statistics.sum(axis=1, keepdims=True)
         total = counts + smoothing
         shares = (statistics + smoothing / self.n_values) / np.where(total > 0, total, 1.0)
@@ -73,32 +74,32 @@ class Categorical(Discrete):
         return found
 
     def first(self, mean: float, variance: float) -> Array:  # noqa: ARG002 (of numbers of categories)
-        """All are equally likely."""
+        """Equal probabilities of all categories."""
         return np.full((1, self.n_values), 1.0 / self.n_values)
 
     def start(self, values: Array, everything: Array) -> Array:
-        """Half the rows have the given category, if it is one."""
+        """Average the overall probabilities with the given category; values that are no category have no effect."""
         hits = (values[:, None] == np.arange(self.n_values)).astype(np.float64)
         return np.where(hits.any(axis=1, keepdims=True), 0.5 * (hits + everything), everything)
 
     @property
     def n_features(self) -> int:
-        """One for each category."""
+        """Number of features: one for each category."""
         return self.n_values
 
     def features(self, x: Array, everything: Array) -> Array:  # noqa: ARG002 (of other families)
-        """One-hot."""
+        """One-hot encoding of the values; NaN for gaps."""
         found: Array = (x == np.arange(self.n_values)[:, None]).astype(np.float64)
         found[:, np.isnan(x)] = np.nan
         return found
 
     def means(self, parameters: Array) -> Array:
-        """Of the categories' numbers."""
+        """Means of the categories' numbers."""
         found: Array = parameters @ np.arange(self.n_values)
         return found
 
     def deviations(self, parameters: Array) -> Array:
-        """Likewise."""
+        """Standard deviations of the categories' numbers."""
         numbers = np.arange(self.n_values)
         found: Array = np.sqrt(np.maximum(parameters @ numbers**2 - (parameters @ numbers) ** 2, 0.0))
         return found

@@ -7,9 +7,9 @@ from vpem.core.compiling import PRECISE, compiled
 
 @compiled(PRECISE)
 def look_up(codes, tables, out):  # type: ignore[no-untyped-def]
-    """Add up what tables (n_hubs, n_codes, n) say of each cell's codes (n_cells, n_hubs), in out (n_cells, n).
+    """Add the entries of tables (n_hubs, n_codes, n) at each cell's codes (n_cells, n_hubs) to out (n_cells, n).
 
-    Four cells take turns, as the next number of the same cell has to wait for the last one.
+    Four cells are interleaved, because consecutive additions to the same cell depend on each other.
     """
     n_cells, n_hubs = codes.shape
     last = n_cells - 1
@@ -27,7 +27,7 @@ def look_up(codes, tables, out):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def count_codes(codes, shares, out):  # type: ignore[no-untyped-def]
-    """Add the shares (n_cells, n) of cells to their codes' places in out (n_hubs, n_codes, n)."""
+    """Add the shares (n_cells, n) of cells to the entries of their codes in out (n_hubs, n_codes, n)."""
     n_cells, n_hubs = codes.shape
     n = shares.shape[1]
     for m in range(n_cells):

@@ -1,12 +1,12 @@
-"""Counts: Poisson distributions, and negative binomial ones where the variance exceeds the mean.
+"""Counts: Poisson distributions, or negative binomial distributions where the variance exceeds the mean.
 
 With the mean m and the dispersion a the variance is m + a m^2, and
 
     log p(v) = sum_{j < v} log(1 + a j) - log v! + v log m - (v + 1 / a) log(1 + a m),
 
-which is the Poisson distribution for a = 0. No few sums of the rows determine a: it needs to know how many rows have
-which value. So this is the statistic. It adds over rows, and is exact for every dispersion; a fixed point around the
-last dispersion would need fewer numbers, but many more iterations of EM.
+which is the Poisson distribution for a = 0. A few sums over the rows do not determine a: it depends on the number of
+rows with each value. These numbers are the statistics. They are additive, and exact for every dispersion. A
+fixed-point iteration around the last dispersion would need fewer numbers, but many more iterations of EM.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from vpem.core.blocks.arrays import Array
 from vpem.core.blocks.families import TINY_ROWS, Discrete, counted_whole
 
 LEAST_MEAN = 1e-9
-"""Means are at least this: a component in which all counts are zero must not exclude others."""
+"""Lower bound of means: a component in which all counts are zero must not give other counts probability zero."""
 
 LEAST, LARGEST = 1e-8, 1e4
-"""Dispersions are 0, or between these."""
+"""Smallest and largest dispersion other than 0."""
 
 MOST_VALUES = 4096
-"""Values that may be counted."""
+"""Maximum number of values that may be counted."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Poisson(Discrete):
     """Parameters (n_components, 2): mean and dispersion, which is 0."""
 
     kind = "poisson"
+    code = 2
     is_dispersed = False
 
     def __post_init__(self) -> None:
@@ -47,17 +48,17 @@ class Poisson(Discrete):
 
     @property
     def n_parameters(self) -> int:
-        """Mean and dispersion."""
+        """Number of parameters: mean and dispersion."""
         return 2
 
     @property
     def n_free(self) -> int:
-        """Mean and, of a negative binomial distribution, dispersion."""
+        """Number of free parameters: mean and, for a negative binomial distribution, dispersion."""
         return 1 + self.is_dispersed
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters."""
+        """Names of the parameters."""
         return "mean", "dispersion"
 
     def check(self, parameters: Array) -> None:
@@ -66,7 +67,7 @@ class Poisson(Discrete):
             raise ValueError("expected positive means of counts, and dispersions of at least 0, got others")
 
     def to_vector(self, parameters: Array) -> Array:
-        """Logarithms."""
+        """Logarithms of the free parameters."""
         return np.log(np.maximum(parameters[:, : self.n_free], LEAST))
 
     def from_vector(self, vector: Array, like: Array) -> Array:
@@ -91,58 +92,58 @@ class Poisson(Discrete):
         return "whole numbers from 0; correct it, leave it empty, or fit the column as gaussian or zeros"
 
     def log_density(self, x: Array, parameters: Array) -> Array:
-        """See `Family`; for all counts, those that are too large to be counted too."""
+        """See `Family`; valid for all counts, including those beyond `n_values`."""
         is_value = (x >= 0) & (x == np.floor(x))
         v, mean, a = np.where(is_value, x, 0.0), parameters[:, :1], parameters[:, 1:]
         sizes = 1.0 / np.maximum(a, LEAST)
         rising = np.where(a > LEAST, gammaln(v + sizes) - gammaln(sizes) + v * np.log(np.maximum(a, LEAST)), 0.0)
-        # Without cancellation, where the dispersion is next to nothing: a v (v - 1) / 2 to first order.
+        # Avoid cancellation where the dispersion is tiny: a v (v - 1) / 2 to first order.
         small = (a > 0) & (a * np.maximum(v, 1.0) < 1e-4)
         rising = np.where(small, a * v * (v - 1) / 2 - a**2 * (v - 1) * v * (2 * v - 1) / 12, rising)
         return np.where(is_value, rising + _rest(v, mean, a), -np.inf)
 
     def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:  # noqa: ARG002 (of categories)
-        """Mean, and the dispersion that follows from the counts."""
+        """Compute means and dispersions from the numbers of rows with each value."""
         counts = statistics.sum(axis=1)
         there = counts > TINY_ROWS
         means = np.maximum(statistics @ np.arange(self.n_values) / np.where(there, counts, 1.0), LEAST_MEAN)
         found = np.stack([means, previous[:, 1]], axis=1)
         if self.is_dispersed:
             found[:, 1] = _dispersions(statistics / np.where(there, counts, 1.0)[:, None], means)
-            # The likelihood may have several maxima: never go from a higher one to a lower one.
+            # The likelihood may have several maxima: never move from a higher one to a lower one.
             kept = np.stack([means, previous[:, 1]], axis=1)
             new, old = ((statistics * self.log_table(own)).sum(axis=1) for own in (found, kept))
             found = np.where((new >= old)[:, None], found, kept)
         return np.where(there[:, None], found, previous)
 
     def first(self, mean: float, variance: float) -> Array:  # noqa: ARG002 (of other families)
-        """A Poisson distribution."""
+        """Parameters of a Poisson distribution with this mean."""
         return np.array([[max(mean, LEAST_MEAN), 0.0]])
 
     def start(self, values: Array, everything: Array) -> Array:
-        """Half way from the mean of all rows to the values."""
+        """Return components with means halfway between the mean of all rows and the values."""
         found = np.repeat(everything, len(values), axis=0)
         found[:, 0] = np.maximum(0.5 * (found[:, 0] + np.maximum(values, 0.0)), LEAST_MEAN)
         return found
 
     def features(self, x: Array, everything: Array) -> Array:
-        """In deviations."""
+        """Values in units of their standard deviation."""
         found: Array = (x / self.deviations(everything))[None]
         return found
 
     def means(self, parameters: Array) -> Array:
-        """The first parameter."""
+        """Means, the first parameter."""
         found: Array = parameters[:, 0]
         return found
 
     def deviations(self, parameters: Array) -> Array:
-        """Of m + a m^2."""
+        """Square roots of m + a m^2."""
         mean, a = parameters.T
         found: Array = np.sqrt(mean + a * mean**2)
         return found
 
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
-        """Poisson counts whose rates are drawn from a Gamma distribution."""
+        """Draw Poisson counts whose rates are drawn from a Gamma distribution."""
         mean, a = parameters[labels].T
         sizes = 1.0 / np.maximum(a, LEAST)
         rates = np.where(a > LEAST, rng.gamma(sizes, mean / sizes), mean)
@@ -155,11 +156,12 @@ class Counts(Poisson):
     """Parameters (n_components, 2): mean and dispersion, 0 where the variance does not exceed the mean."""
 
     kind = "counts"
+    code = 1
     is_dispersed = True
 
 
 def _rest(v: Array, mean: Array, a: Array) -> Array:
-    """What the logarithm of a probability has beside the rising product."""
+    """Log-probability without the term of the rising product."""
     z = a * mean
     small = z < 1e-6
     ratio = np.where(small, 1.0 - z / 2 + z**2 / 3, np.log1p(z) / np.where(small, 1.0, z))  # log(1 + z) / z
@@ -168,21 +170,21 @@ def _rest(v: Array, mean: Array, a: Array) -> Array:
 
 
 def _dispersions(shares: Array, means: Array) -> Array:
-    """Where the derivative of the log-likelihood is zero; 0 where the variance does not exceed the mean.
+    """Find zeros of the log-likelihood's derivative in the dispersion; 0 where the variance is at most the mean.
 
-    Newton's steps in the logarithm, within an interval that is halved where they would leave it.
+    Newton's method in the logarithm, with bisection where a step would leave the bracketing interval.
 
     Parameters
     ----------
     shares : array of shape (n_components, n_values)
-        Of the rows with each value.
+        Share of the rows with each value.
     means : array of shape (n_components,)
     """
     numbers = np.arange(shares.shape[1])
     larger = shares.sum(axis=1, keepdims=True) - np.cumsum(shares, axis=1)  # share of values above each
 
     def slope(a: Array) -> tuple[Array, Array]:
-        """First and second derivative by a."""
+        """First and second derivatives with respect to a."""
         quotients = numbers / (1.0 + a[:, None] * numbers)
         z = a * means
         small = z < 1e-3

@@ -1,4 +1,4 @@
-"""Covariances within one block: what the four types mean, and how they are estimated."""
+"""Covariances within one block: the four covariance types, and their estimation."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from vpem.core.blocks.weights import TINY_COUNT
 Array = NDArray[np.float64]
 
 ILL_POSED, WELL_POSED = 10.0, 100.0
-"""Rows for each column of a covariance up to which "auto" shrinks in full, and from which on it does not."""
+"""Rows per column of a covariance up to which "auto" shrinks fully, and from which it does not shrink."""
 
 
 class Structure(NamedTuple):
-    """What a covariance type means within a block."""
+    """Meaning of a covariance type within a block."""
 
     is_matrix: bool
-    """Whole matrices; otherwise variances only."""
+    """True for full matrices, False for variances only."""
     shared_by: Literal["components", "columns"] | None
-    """Over which axis one value is shared."""
+    """Axis over which one value is shared."""
 
 
 STRUCTURES: dict[str, Structure] = {
@@ -39,7 +39,7 @@ def estimate_covariances(
     reg_covar: float = 1e-6,
     shrinkage: float | str | None = None,
 ) -> Array:
-    """Covariances from scatters; whether they are positive definite is for others to say.
+    """Estimate covariances from scatters; the caller checks that they are positive definite.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def estimate_covariances(
     reg_covar : float
         Added to every variance, as in scikit-learn.
     shrinkage : float, "oas", "auto" or None
-        How far covariances are drawn toward their diagonals; see `shrink`. "auto" draws components with few rows
-        toward what all components have in common; see `shrink_together`.
+        Shrinkage of covariances toward their diagonals; see `shrink`. "auto" shrinks components with few rows toward
+        the common covariance of all components; see `shrink_together`.
 
     Returns
     -------
@@ -84,12 +84,12 @@ def estimate_covariances(
 
 
 def shrink(covariances: Array, counts: Array, shrinkage: float | str, reg_covar: float = 0.0) -> Array:
-    """Covariances on their way to their diagonals: `(1 - s) S + s diag(S)`.
+    """Shrink covariances toward their diagonals: `(1 - s) S + s diag(S)`.
 
-    "oas" takes Chen, Wiesel, Eldar and Hero's oracle approximating coefficient, as scikit-learn has it, of each
-    correlation matrix with the component's sum of responsibilities as the number of rows: the correlations shrink
-    toward zero, all variances stay as they are. Correlations are taken after `reg_covar` is added to the variances: a
-    column that hardly varies within a component hardly counts.
+    "oas" uses Chen, Wiesel, Eldar and Hero's oracle approximating coefficient, as in scikit-learn, of each
+    correlation matrix, with the component's sum of responsibilities as the number of rows. The correlations shrink
+    toward zero; the variances do not change. Correlations are computed after `reg_covar` is added to the variances,
+    so that a column that hardly varies within a component has little effect.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def shrink(covariances: Array, counts: Array, shrinkage: float | str, reg_covar:
     counts : array of shape (n_components,)
     shrinkage : float or "oas"
     reg_covar : float, default=0.0
-        Will be added to the variances.
+        Amount that the caller will add to the variances.
     """
     n_columns = covariances.shape[1]
     variances = np.diagonal(covariances, axis1=1, axis2=2)
@@ -118,19 +118,19 @@ def shrink(covariances: Array, counts: Array, shrinkage: float | str, reg_covar:
 
 
 def shrink_together(covariances: Array, counts: Array, reg_covar: float = 0.0) -> Array:
-    """Covariances on their way to what all components have in common, as far as their rows are few.
+    """Shrink covariances of components with few rows toward the common covariance of all components.
 
     The common covariance T is the mean over components, itself shrunk by "oas". A component with n rows and d columns
     gets `(1 - a) S + a T` with `a = p / (n + p)`, as if `p = d + 1` rows of T were added; p is 2 where there are
     variances only. The amount fades out, in the logarithm of `n / (d + 1)`, between `ILL_POSED` and `WELL_POSED`;
-    beyond, S stays as it is. See `experiments/shrinkage.py` for how this rule was chosen.
+    above, S does not change. `experiments/shrinkage.py` shows the choice of this rule.
 
     Parameters
     ----------
     covariances : array of shape (n_components, n_columns, n_columns) or (n_components, n_columns)
     counts : array of shape (n_components,)
     reg_covar : float, default=0.0
-        Will be added to the variances.
+        Amount that the caller will add to the variances.
     """
     is_matrix = covariances.ndim == 3
     common = np.average(covariances, axis=0, weights=counts)
@@ -144,12 +144,12 @@ def shrink_together(covariances: Array, counts: Array, reg_covar: float = 0.0) -
 
 
 def per_component(values: Array, like: Array) -> Array:
-    """Values (n_components,) in a shape that broadcasts against an array whose first axis is the components."""
+    """Reshape values (n_components,) to broadcast against an array whose first axis is the components."""
     return values.reshape((-1,) + (1,) * (like.ndim - 1))
 
 
 def n_covariance_parameters(n_components: int, n_columns: int, covariance_type: str) -> int:
-    """Count the free numbers in one block's covariances."""
+    """Count the free parameters in one block's covariances."""
     structure = STRUCTURES[covariance_type]
     one = n_columns * (n_columns + 1) // 2 if structure.is_matrix else n_columns
     if structure.shared_by == "components":

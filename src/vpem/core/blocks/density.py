@@ -1,9 +1,9 @@
-"""How the columns of a block are distributed within a component: the protocol of a family of densities.
+"""Protocol of a family of densities: the distribution of a block's columns within a component.
 
-A family is one class: it says what the parameters of a block are (`Block`), what a block adds to the network's sum,
-what an M-step needs to know of the rows (`Statistics`), and how the parameters follow from it. Blocks never look at
-each other: all that they share is the sum of their contributions (equation 12 of the paper). The rest of the package
-treats blocks and statistics as opaque.
+A family is one class. It defines the parameters of a block (`Block`), the contribution of a block to the network's
+sum, the statistics that an M-step needs (`Statistics`), and the M-step. Blocks do not depend on each other directly:
+they share only the sum of their contributions (equation 12 of the paper). The rest of the package treats blocks and
+statistics as opaque.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from vpem.core.blocks.features import Features
 from vpem.core.blocks.tiles import Collector, Layout, Numbers, Packed, Tile, first_columns
 
 OWN = "own"
-"""Mark, in its metadata, of a field of which each agent has its own part: agents do not compare it."""
+"""Metadata key of a field of which each agent has its own part; agents do not compare such fields."""
 
 
 class CollapsedComponentError(ValueError):
-    """The rows of a component do not determine its parameters; of a Gaussian, its covariance is singular.
+    """Error for a component whose rows do not determine its parameters, such as a singular covariance.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class CollapsedComponentError(ValueError):
         None: the block's columns do not determine any parameters, whatever the component.
     party : object
     repairs : int
-        How often the component was repaired in vain.
+        Number of earlier repairs of the component.
     lacking : str
-        What none can have.
+        What no component can have, for the message.
     """
 
     def __init__(self, component: int | None, party: object = None, repairs: int = 0, lacking: str = "a covariance"):
@@ -56,51 +56,51 @@ class CollapsedComponentError(ValueError):
 class Density(ABC):
     """A family of densities of the columns of one block, within each component.
 
-    A family is a frozen dataclass. Its fields are settings that all parties share, and part of what they agree on,
-    unless they are marked with `OWN`: plain values that can be hashed. Arrays of a `Block` and of `Statistics` have
-    the components as their first axis; a family for which this does not hold overrides `restart` and `forget` too.
+    A family is a frozen dataclass. Its fields are hashable plain values: settings that all parties share and agree
+    on, unless they are marked with `OWN`. The first axis of the arrays of a `Block` and of `Statistics` is the
+    components; a family for which this does not hold overrides `restart` and `forget` too.
     """
 
     # Parameters
 
     @abstractmethod
     def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the arrays from which `make` makes a block: what a file keeps."""
+        """Names and shapes of the arrays from which `make` makes a block; a file stores these arrays."""
 
     @abstractmethod
     def make(self, arrays: Mapping[str, Array]) -> Block:
-        """Block from arrays of these shapes, with whatever can be derived from them.
+        """Make a block from arrays of these shapes, and derive its other arrays.
 
         Raises
         ------
         ValueError
-            If they are no parameters.
+            If the arrays are not valid parameters.
         """
 
     def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
-        """Block in which what a user gave goes before what was found; without a start, all is given."""
+        """Return a block in which given arrays replace found ones; without a found block, all arrays are given."""
         if found is None:
             return self.make(given)
         return self.make({**{name: found.arrays[name] for name in self.shapes(1, 1)}, **given}) if given else found
 
     def n_parameters(self, n_components: int, n_columns: int) -> int:
-        """Free parameters of one block."""
+        """Number of free parameters of one block."""
         return sum(prod(shape) for shape in self.shapes(n_components, n_columns).values())
 
     def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
-        """What a block of these parties' columns is told of their families; nothing, if all columns are of one."""
+        """Families of the columns of these parties; empty if all columns belong to one family."""
         del parties
         return ()
 
     def block_shapes(
         self, n_components: int, n_columns: int, parties: Sequence[Hashable]
     ) -> dict[str, tuple[int, ...]]:
-        """`shapes` of the block of these parties' columns, where they depend on whose they are."""
+        """`shapes` of the block of these parties' columns, for families in which they depend on the parties."""
         del parties
         return self.shapes(n_components, n_columns)
 
     def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
-        """Arrays of the block of these parties that need not be given, as there is no choice."""
+        """Arrays of the block of these parties that are fully determined and need not be given."""
         del parties
         return {name: np.zeros(shape) for name, shape in shapes.items() if 0 in shape}
 
@@ -109,17 +109,17 @@ class Density(ABC):
         return self.n_parameters(*self.means(block).shape)
 
     def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:
-        """Which columns of the block of these parties can be divided by their deviations before a fit."""
+        """Columns of the block of these parties that may be divided by their deviations before a fit."""
         del parties
         return np.arange(n_columns)
 
     def rescale(self, block: Block, factors: Array) -> Block:
-        """Block of columns that are multiplied by factors, (n_columns,); for `standardize`."""
+        """Return the block after its columns are multiplied by factors, (n_columns,); for `standardize`."""
         raise NotImplementedError(f"{type(self).__name__} cannot be standardized")
 
     @abstractmethod
     def to_vector(self, block: Block) -> Array:
-        """The parameters as one vector without constraints: every vector near it stands for parameters."""
+        """Return the parameters as one unconstrained vector: every nearby vector gives valid parameters."""
 
     @abstractmethod
     def from_vector(self, vector: Array, like: Block) -> Block:
@@ -134,18 +134,18 @@ class Density(ABC):
         Parameters
         ----------
         XT : array of shape (n_columns, n_rows)
-            A gap (NaN) is marginalized; a row of gaps has 0.
+            Gaps (NaN) are marginalized; a row of gaps has log-density 0.
         block : Block
 
         Returns
         -------
         array of shape (n_components, n_rows)
-            Finite: `LOWEST` at least.
+            Finite: at least `LOWEST`.
         """
 
     @abstractmethod
     def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
-        """Statistics of some rows; gaps are filled in as `block` expects them, rows of gaps left out.
+        """Compute statistics of rows; gaps are filled in by their expectation under `block`, rows of gaps left out.
 
         Parameters
         ----------
@@ -156,28 +156,28 @@ class Density(ABC):
         Raises
         ------
         ValueError
-            If a value is none that the family describes.
+            If a value is outside the family's support.
         """
 
     def add(self, one: Statistics, other: Statistics) -> Statistics:
-        """Statistics of the rows of both."""
+        """Return the statistics of the rows of both."""
         return Statistics(**{name: array + other.arrays[name] for name, array in one.arrays.items()})
 
     def scale(self, statistics: Statistics, factor: float) -> Statistics:
-        """Statistics of the same rows with another weight."""
+        """Return the statistics of the same rows with their weights multiplied by a factor."""
         return Statistics(**{name: factor * array for name, array in statistics.arrays.items()})
 
     def forget(self, statistics: Statistics, components: Sequence[int], weights: Array, block: Block) -> Statistics:
-        """Statistics in which some components count for what they were restarted with; by default, for nothing.
+        """Replace the statistics of restarted components by those of their new parameters; by default, by zeros.
 
         Parameters
         ----------
         statistics : Statistics
-            Per row, of a stream.
+            Statistics of a stream, per row.
         components : sequence of int
         weights : array of shape (n_components,)
         block : Block
-            After the restart.
+            Parameters after the restart.
         """
         del weights, block
         found = {name: array.copy() for name, array in statistics.arrays.items()}
@@ -187,10 +187,10 @@ class Density(ABC):
 
     @abstractmethod
     def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
-        """Parameters from statistics (equations 9 and 11).
+        """Compute parameters from statistics (equations 9 and 11).
 
-        A component that would collapse keeps its previous parameters. So does one without rows, which counts as
-        sound: nothing depends on it.
+        A component that would collapse keeps its previous parameters. So does a component without rows. It does not
+        count as collapsed, because no row depends on it.
 
         Returns
         -------
@@ -202,26 +202,27 @@ class Density(ABC):
     def expected_log_density(self, statistics: Statistics, block: Block) -> float:
         """Expected log-density of the rows that the statistics stand for, plus the entropy of their gaps.
 
-        This is what a block adds to the free energy.
+        This is the block's term of the free energy.
         """
 
-    # Beginnings
+    # Initialization
 
     @abstractmethod
     def first(self, columns: Columns) -> Block:
-        """One component, from the moments of the columns alone."""
+        """Return a block of one component, from the moments of the columns alone."""
 
     def overall(
         self, columns: Sequence[Columns], collect: Callable[[Sequence[Block]], Sequence[Statistics]]
     ) -> list[Block]:
-        """One component for all rows of each block.
+        """Return a block of one component for all rows, for each block.
 
         Parameters
         ----------
         columns : sequence of Columns
-            Each block's.
+            Columns of each block.
         collect : callable
-            Each block's statistics of all rows, gaps filled in as the given blocks expect them; one pass.
+            Function that takes one pass over all rows and returns each block's statistics. It fills in gaps by their
+            expectation under the given blocks.
 
         Raises
         ------
@@ -237,22 +238,22 @@ class Density(ABC):
 
     @abstractmethod
     def start(self, centres: Array, everything: Block) -> Block:
-        """Components around centres, (n_components, n_columns), otherwise as all rows are.
+        """Return components around centres, (n_components, n_columns).
 
-        `everything` is the block's part of `overall`.
+        All other parameters are those of `everything`, the block's part of `overall`.
         """
 
     def restart(self, block: Block, components: Sequence[int], rows: Array, everything: Block) -> Block:
-        """Put some components on some rows, (len(components), n_columns), without gaps; see `start`."""
+        """Re-initialize components at the given rows, (len(components), n_columns), without gaps; see `start`."""
         fresh, found = self.start(rows, everything), {name: array.copy() for name, array in block.arrays.items()}
         for name, array in found.items():
             array[components] = fresh.arrays[name]
         return Block(**found)
 
     def features(self, everything: Block) -> Features | None:
-        """How k-means compares rows, before EM; None: by the columns as they are.
+        """Features by which k-means compares rows before EM; None: the columns themselves.
 
-        `everything` is the block's part of `overall`, which all who have the block's columns know.
+        `everything` is the block's part of `overall`, which every holder of the block's columns knows.
         """
         del everything
         return None
@@ -261,7 +262,7 @@ class Density(ABC):
         """`start` around centres of k-means, (n_components, n_features); see `features`."""
         return self.start(centres, everything)
 
-    # For people, predictions and reports
+    # Predictions and reports
 
     @abstractmethod
     def means(self, block: Block) -> Array:
@@ -272,20 +273,20 @@ class Density(ABC):
         """Standard deviations; (n_components, n_columns)."""
 
     def correlations(self, block: Block) -> Array | None:
-        """Of the columns within components, (n_components or 1, n_columns, n_columns); None: independent."""
+        """Correlations within components, (n_components or 1, n_columns, n_columns); None: independent columns."""
         del block
         return None
 
     def marginal(self, block: Block, column: int, points: Array) -> Array:
-        """Log-density of one column at some points; (n_components, n_points)."""
+        """Log-density of one column at the given points; (n_components, n_points)."""
         XT = np.full((self.means(block).shape[1], len(points)), np.nan)
         XT[column] = points
         return self.log_density(XT, block)
 
     def conditional(self, block: Block, XT: Array) -> Array:
-        """Rows (n_columns, n_rows) with gaps as each component expects them; (n_components, n_columns, n_rows).
+        """Fill in the gaps of rows (n_columns, n_rows) by conditional means; (n_components, n_columns, n_rows).
 
-        By default columns are independent within a component, and a gap is the component's mean.
+        By default columns are independent within a component, and a gap is replaced by the component's mean.
         """
         return np.where(np.isnan(XT), self.means(block)[:, :, None], XT)
 
@@ -294,29 +295,29 @@ class Density(ABC):
         return np.where(np.isnan(XT), self.deviations(block)[:, :, None], 0.0)
 
     def values(self, block: Block, column: int) -> Array | None:
-        """The values that one column can have, all but the most unlikely, (n_values,); None: it is continuous."""
+        """Possible values of one column except very unlikely ones, (n_values,); None if the column is continuous."""
         del block, column
         return None
 
     def period(self, block: Block, column: int) -> float | None:
-        """After which one column's values begin again, as angles and hours do; None: they do not."""
+        """Period of one column's values, such as angles or hours; None if the values are not periodic."""
         del block, column
         return None
 
     def categories(self, block: Block, column: int) -> Array | None:
-        """Probabilities of one column's categories, (n_components, n_categories); None: its values are numbers."""
+        """Probabilities of one column's categories, (n_components, n_categories); None if the column is numeric."""
         del block, column
         return None
 
     def measure(self, block: Block, column: int) -> str:
-        """What one column's log-densities are of: "density", which depends on the unit, "probability", or both."""
+        """Kind of one column's log-densities: "density", which depends on the unit, "probability", or both."""
         return "density" if self.values(block, column) is None else "probability"
 
     def log_units(self, block: Block, weights: Array, XT: Array) -> Array:
-        """Logarithms of the units of rows' densities, (n_rows,), where a column's values have different units.
+        """Logarithms of the units of rows' densities, (n_rows,), for columns with probabilities and densities.
 
-        A column that has probabilities at some values and densities at others has none in common: relative to each
-        other, they depend on the column's unit. A log-density plus this does not.
+        A column that has probabilities at some values and densities at others has no common unit: relative to each
+        other, they depend on the column's unit. A log-density plus this correction does not.
 
         Parameters
         ----------
@@ -333,22 +334,22 @@ class Density(ABC):
         return None
 
     def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
-        """What is wrong with a row, (n_columns,), if a value is none that its family describes; None: nothing."""
+        """Describe the value of a row, (n_columns,), that is outside its family's support; None if all are valid."""
         del block, row, names
         return None
 
     @abstractmethod
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
-        """Draw a row from each labelled component; (n_rows, n_columns)."""
+        """Draw one row from the component of each label; (n_rows, n_columns)."""
 
-    # Many blocks at once: loops, which a family may replace by something faster
+    # Many blocks at once: loops, which a family may replace by faster code
 
     def layout(self, widths: Sequence[int], n_components: int) -> Layout:
-        """Where blocks of so many columns are; kept as long as a fit lasts."""
+        """Return the layout of blocks with these numbers of columns; it is reused throughout a fit."""
         return Layout(starts=first_columns(widths), n_components=n_components)
 
     def pack(self, blocks: Sequence[Block], layout: Layout) -> Packed:
-        """Blocks as a pass over the rows needs them."""
+        """Pack blocks for a pass over the rows."""
         return PackedOneByOne(self, layout, blocks)
 
     def adds(self, ones: Sequence[Statistics], others: Sequence[Statistics]) -> list[Statistics]:
@@ -364,7 +365,7 @@ class Density(ABC):
 
 
 class PackedOneByOne(Packed):
-    """Blocks in a loop."""
+    """Packed blocks that are evaluated one at a time."""
 
     def __init__(self, density: Density, layout: Layout, blocks: Sequence[Block]):
         self.density, self.layout, self.blocks = density, layout, blocks
@@ -402,7 +403,7 @@ class CollectedOneByOne(Collector):
         self._add(own)
 
     def add(self, other: Self) -> None:
-        """Take in what later rows gave."""
+        """Add the statistics of later rows."""
         self._add(other.found)
 
     def _add(self, new: list[Statistics]) -> None:
@@ -410,5 +411,5 @@ class CollectedOneByOne(Collector):
         self.found = [self.packed.density.add(*pair) for pair in pairs] or new
 
     def statistics(self) -> tuple[Statistics, ...]:
-        """Each block's."""
+        """Statistics of each block."""
         return tuple(self.found)

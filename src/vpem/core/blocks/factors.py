@@ -22,17 +22,17 @@ from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.weights import EPSILON, LOWEST
 
 SINGULAR = 64 * EPSILON
-"""Share of its variance, per column of the block, that a column must have left, given the others.
+"""Smallest conditional variance of a column given the others, as a share of its variance, per column of the block.
 
-Sums in another order, and other processors, round differently, by about EPSILON per column: a matrix that is singular
-must be found so by all of them.
+Rounding depends on the order of sums and on the processor, by about EPSILON per column. All processors must agree on
+whether a matrix is singular.
 """
 
 
 def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
     """Log-density of each row under each component, within one block.
 
-    This is what the block adds to the network's sum. It holds all constants: with the paper's
+    This is the block's contribution to the network's sum. It includes all constants: with the paper's
     `Q = log|S| + |x - mu|^2_S` it is `-(Q + n_columns log 2 pi) / 2`. (The supplement drops `-N/2 log 2 pi`,
     N being the number of agents; the exponent is a slip for the number d of columns.)
 
@@ -57,16 +57,16 @@ def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
 
 
 def block_statistics(X: NDArray[np.floating], responsibilities: Array, *, is_matrix: bool) -> Statistics:
-    """Sufficient statistics of some rows within one block; those of other rows can be added to them.
+    """Sufficient statistics of rows within one block; statistics of other rows can be added.
 
-    Two passes over rows that are in the cache, the second with a correction: as accurate as can be.
+    For accuracy, the function makes two passes over rows that are in the cache, the second with a correction.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_columns)
     responsibilities : array of shape (n_samples, n_components)
     is_matrix : bool
-        Whole scatter matrices; otherwise their diagonals.
+        True for full scatter matrices, False for their diagonals.
     """
     counts = responsibilities.sum(axis=0)
     present = np.where(counts > 0, counts, 1.0)
@@ -98,20 +98,20 @@ def add_statistics(first: Statistics, second: Statistics) -> Statistics:
 
 
 def scale_statistics(statistics: Statistics, factor: float) -> Statistics:
-    """Statistics of the same rows with another weight."""
+    """Statistics of the same rows with their weights multiplied by a factor."""
     return make_statistics(
         factor * statistics.counts, statistics.means, factor * statistics.scatters, factor * statistics.gap_entropy
     )
 
 
 def make_block(means: Array, covariances: Array) -> Block:
-    """Block with the factors that its densities need.
+    """Make a block with the factors that its densities need.
 
     Parameters
     ----------
     means : array of shape (n_components, n_columns)
     covariances : array
-        In one of the four shapes.
+        Covariances in the shape of one of the four types.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def make_block(means: Array, covariances: Array) -> Block:
     if not finite.all():
         raise CollapsedComponentError(int(np.argmin(finite)))
     if covariances.ndim == 3:
-        # In the usual order in memory: an agent that is saved and restored must multiply the same way again.
+        # C order in memory: matrix products of an agent must round the same way after it is saved and restored.
         whiteners: Array = np.ascontiguousarray(np.linalg.inv(_factors(covariances)).transpose(0, 2, 1))
         log_determinants = np.log(np.diagonal(whiteners, axis1=1, axis2=2)).sum(axis=1)
     else:
@@ -141,14 +141,14 @@ def _factors(covariances: Array) -> Array:
     try:
         factors = np.asarray(np.linalg.cholesky(covariances), dtype=np.float64)
     except np.linalg.LinAlgError:
-        # Find the matrix that failed. One that passed before must pass again, so that no other component is blamed.
+        # Find the matrix that failed, with the same function, so that no other component is reported.
         for component, covariance in enumerate(covariances):
             try:
                 np.linalg.cholesky(covariance)
             except np.linalg.LinAlgError:
                 raise CollapsedComponentError(component) from None
         raise
-    # What a column has left, given the others, must be well above the rounding of its own variance.
+    # A column's conditional variance given the others must be well above the rounding of its own variance.
     left, whole = (np.diagonal(part, axis1=1, axis2=2) for part in (factors, covariances))
     sound = (left**2 > SINGULAR * covariances.shape[1] * whole).all(axis=1)
     if not sound.all():
@@ -157,29 +157,29 @@ def _factors(covariances: Array) -> Array:
 
 
 def make_statistics(counts: Array, means: Array, scatters: Array, gap_entropy: float | Array = 0.0) -> Statistics:
-    """Statistics of the rows of one block."""
+    """Make the statistics of one block."""
     entropy = np.reshape(gap_entropy, 1)
     return Statistics(counts=counts, means=means, scatters=scatters, gap_entropy=entropy)
 
 
 def variances(covariances: Array) -> Array:
-    """Variances that broadcast against (n_components, n_columns), of covariances in one of the four shapes."""
+    """Variances of covariances of any type; they broadcast against (n_components, n_columns)."""
     found: Array = np.diagonal(covariances, axis1=1, axis2=2) if covariances.ndim == 3 else covariances
     return found
 
 
 def rescaled(name: str, array: Array, factors: Array) -> Array:
-    """Means or covariances of columns that are multiplied by factors, (n_columns,)."""
+    """Return means or covariances after the columns are multiplied by factors, (n_columns,)."""
     if name == "means":
         return array * factors
     return array * (np.outer(factors, factors) if array.ndim == 3 else factors**2)
 
 
 def regressions(covariances: Array, XT: Array) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp], Array]]:
-    """Which columns are gaps, in which rows, and the slopes with which these follow from the others.
+    """Yield each pattern of gaps, its rows, and the slopes of the regression of missing columns on observed ones.
 
-    Slopes have the shape (n_components or 1, n_columns there, n_columns gone). Rows in which nothing is a gap, or
-    everything, are left out.
+    Slopes have the shape (n_components or 1, n_columns observed, n_columns missing). Rows without gaps, and rows of
+    gaps only, are left out.
     """
     patterns, numbers = np.unique(np.isnan(XT), axis=1, return_inverse=True)
     for number, gone in enumerate(patterns.T):

@@ -1,11 +1,12 @@
-"""Families of single columns: how a column that is no Gaussian is distributed within each component.
+"""Families of single columns: distributions of non-Gaussian columns within each component.
 
-A family knows one column. Its parameters are a row of numbers for each component, (n_components, n_parameters); its
-statistics are such rows too, which simply add. Columns are independent given the component, and a gap (NaN) adds
-nothing, so that gaps are exact. `Discrete` families count values, and a pass looks their log-densities up; `Smooth`
-ones are linear in a few functions of the value.
+A family describes one column. Its parameters are a row of numbers for each component, (n_components, n_parameters).
+Its statistics have the same form, with n_statistics numbers, and are additive. Columns are independent given the
+component, and a gap (NaN) adds nothing, so that gaps are handled exactly. `Discrete` families count values, and a
+pass looks up their log-densities in a table. Log-densities of `Smooth` families are linear in a few functions of the
+value.
 
-A family is written as a text: "categorical:9" has nine categories, "counts:100" counts up to 99, "angles:24" the
+A family is written as a string: "categorical:9" has nine categories, "counts:100" counts up to 99, "angles:24" the
 hours of a day, "zeros" amounts that are often zero. "gaussian" columns belong to the block's Gaussian.
 """
 
@@ -21,59 +22,59 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Array
 
 SMALLEST = 1e-300
-"""Probabilities are at least this: their logarithms stay finite."""
+"""Lower bound of probabilities, so that their logarithms are finite."""
 
 TINY_ROWS = 1e-12
-"""A component with fewer rows keeps its parameters: nothing depends on them."""
+"""Sum of responsibilities below which a component keeps its parameters: no row depends on them."""
 
 GAUSSIAN = "gaussian"
 
 
 @dataclass(frozen=True)
 class Family(ABC):
-    """How one column is distributed.
+    """Distribution of one column.
 
     Parameters
     ----------
     argument : float
-        What the text has after the colon.
+        Number after the colon in the family's string.
     """
 
     argument: float
 
     kind: ClassVar[str]
-    is_density: ClassVar[bool]
-    """Whether log-densities depend on the column's unit; otherwise they are probabilities."""
+    code: ClassVar[int]
+    """Number of the family in saved blocks; it never changes, and is never reused for another family."""
 
-    # What is kept, for each component
+    # Parameters
 
     @property
     @abstractmethod
     def n_parameters(self) -> int:
-        """Numbers of a component."""
+        """Number of parameters per component."""
 
     @property
     @abstractmethod
     def n_free(self) -> int:
-        """Free ones among them."""
+        """Number of free parameters per component."""
 
     @property
     @abstractmethod
     def n_statistics(self) -> int:
-        """Sums of a component."""
+        """Number of statistics per component."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters, for people."""
+        """Names of the parameters, for reports."""
         return tuple(map(str, range(self.n_parameters)))
 
     @abstractmethod
     def check(self, parameters: Array) -> None:
-        """Raise ValueError for what are no parameters."""
+        """Raise ValueError for invalid parameters."""
 
     @abstractmethod
     def to_vector(self, parameters: Array) -> Array:
-        """(n_components, n): every vector near it stands for parameters."""
+        """Return the parameters as unconstrained vectors, (n_components, n): nearby vectors give valid parameters."""
 
     @abstractmethod
     def from_vector(self, vector: Array, like: Array) -> Array:
@@ -83,76 +84,76 @@ class Family(ABC):
 
     @abstractmethod
     def log_density(self, x: Array, parameters: Array) -> Array:
-        """Of values that are there, (n_rows,); (n_components, n_rows). What is no value has minus infinity."""
+        """Log-density of observed values (n_rows,); (n_components, n_rows). Minus infinity for invalid values."""
 
     def is_strange(self, x: Array) -> NDArray[np.bool_]:
-        """Which values are none that the family describes, (n_rows,); none of them are gaps."""
+        """True for values outside the family's support, (n_rows,); False for gaps."""
         return np.zeros(len(x), dtype=bool)
 
     @property
     def expects(self) -> str:
-        """Which values it describes, and what to try if there are others; for people."""
+        """Description of the valid values, then a remedy for others; for error messages."""
         return "finite numbers"
 
     @abstractmethod
     def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
-        """Parameters with the largest expected log-density, within bounds."""
+        """Return the parameters that maximize the expected log-density, within bounds."""
 
     @abstractmethod
     def expected_log_density(self, statistics: Array, parameters: Array) -> float:
-        """Of the rows that the statistics stand for."""
+        """Expected log-density of the rows that the statistics summarize."""
 
-    # Beginnings
+    # Initialization
 
     @abstractmethod
     def first(self, mean: float, variance: float) -> Array:
-        """One component, from the moments of the column alone; (1, n_parameters)."""
+        """Parameters of one component, from the moments of the column alone; (1, n_parameters)."""
 
     def can_be_constant(self, value: float) -> bool:
-        """Whether rows that all have this value determine parameters."""
+        """True if rows that all have this value determine parameters."""
         del value
         return True
 
     def recentre(self, everything: Array) -> Array:
-        """One component for all rows, around which statistics lose no digits; itself if they have lost none."""
+        """Return the component of all rows with the centre of its statistics moved, if they have lost digits."""
         return everything
 
     def settle(self, everything: Array) -> Array:
-        """One component for all rows, with bounds that follow from it."""
+        """Set the bounds of parameters that follow from the component of all rows."""
         return everything
 
     @abstractmethod
     def start(self, values: Array, everything: Array) -> Array:
-        """A component around each value, (n,), otherwise nearer to all rows."""
+        """Return a component around each value, (n,), drawn toward the component of all rows."""
 
     # k-means
 
     @property
     def n_features(self) -> int:
-        """Numbers by which rows are compared."""
+        """Number of features by which k-means compares rows."""
         return 1
 
     @abstractmethod
     def features(self, x: Array, everything: Array) -> Array:
-        """(n_features, n_rows), of a variance of about 1 together; NaN for a gap."""
+        """Features of values, (n_features, n_rows), with a total variance of about 1; NaN for a gap."""
 
-    # For people
+    # Reports
 
     @abstractmethod
     def means(self, parameters: Array) -> Array:
-        """Expected values; of categories, of their numbers. (n_components,)."""
+        """Expected values, (n_components,); for categories, those of their numbers."""
 
     @abstractmethod
     def deviations(self, parameters: Array) -> Array:
         """Standard deviations; (n_components,)."""
 
     def values(self) -> Array | None:
-        """Those that the column can have; None: it is continuous."""
+        """Possible values of the column; None if it is continuous."""
         return None
 
     @abstractmethod
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
-        """Draw a value from each labelled component; (n_rows,)."""
+        """Draw one value from the component of each label; (n_rows,)."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.argument:g}"
@@ -160,22 +161,20 @@ class Family(ABC):
 
 @dataclass(frozen=True)
 class Discrete(Family):
-    """Whole numbers from 0; statistics are how many rows have which value."""
-
-    is_density = False
+    """Whole numbers from 0; the statistics are the numbers of rows with each value."""
 
     @property
     def n_values(self) -> int:
-        """Values that are counted: 0, ..., n_values - 1."""
+        """Number of values that are counted: 0, ..., n_values - 1."""
         return int(self.argument)
 
     @property
     def n_statistics(self) -> int:
-        """One for each value."""
+        """Number of statistics: one for each value."""
         return self.n_values
 
     def is_strange(self, x: Array) -> NDArray[np.bool_]:
-        """What is no whole number from 0."""
+        """True for values that are not whole numbers from 0."""
         found: NDArray[np.bool_] = ~np.isnan(x) & ~((x >= 0) & (x == np.floor(x)))
         return found
 
@@ -188,21 +187,21 @@ class Discrete(Family):
         return float((statistics * self.log_table(parameters)).sum())
 
     def values(self) -> Array | None:
-        """All that are counted."""
+        """All values that are counted."""
         return np.arange(self.n_values, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Smooth(Family):
-    """Log-densities that are linear in a few functions of the value; statistics are the sums of these."""
+    """Log-densities that are linear in a few functions of the value; the statistics are sums of these functions."""
 
     @abstractmethod
     def transform(self, x: Array, parameters: Array) -> Array:
-        """The functions, (n_statistics, n_rows); zeros for a gap, and for what is no value."""
+        """Functions of the values, (n_statistics, n_rows); zeros for gaps and invalid values."""
 
     @abstractmethod
     def natural(self, parameters: Array) -> Array:
-        """Their coefficients, constants included; (n_components, n_statistics)."""
+        """Coefficients of the functions, constants included; (n_components, n_statistics)."""
 
     def log_density(self, x: Array, parameters: Array) -> Array:
         """See `Family`."""
@@ -215,7 +214,7 @@ class Smooth(Family):
 
 
 def counted_whole(argument: float, kind: str, smallest: int) -> None:
-    """Raise ValueError unless a family's argument is a number of values."""
+    """Raise ValueError unless a family's argument is a valid number of values."""
     if not np.isfinite(argument) or argument != int(argument) or argument < smallest:
         raise ValueError(
             f"expected {kind} with a whole number of values, {smallest} or more, got {kind}:{argument:g}"

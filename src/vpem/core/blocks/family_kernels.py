@@ -1,4 +1,4 @@
-"""Compiled loops of discrete columns: values as codes, log-probabilities looked up, rows counted by value."""
+"""Compiled loops for discrete columns: encode values, look up log-probabilities, count rows by value."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from vpem.core.compiling import PRECISE, compiled
 
 @compiled(PRECISE)
 def code_values(x: Any, n_values: int, codes: Any) -> int:
-    """Whole numbers below `n_values` as they are, all else as `n_values`; how many of these are no gaps.
+    """Encode whole numbers below `n_values` as themselves, all else as `n_values`; count the latter except gaps.
 
     Parameters
     ----------
     x : array of shape (n_rows,)
     n_values : int
     codes : array of int64 of shape (n_rows,)
-        To be set.
+        Output, overwritten.
     """
     n_strange = 0
     for row in range(len(x)):
@@ -32,7 +32,7 @@ def code_values(x: Any, n_values: int, codes: Any) -> int:
 
 @compiled(PRECISE)
 def add_looked_up(codes: Any, table: Any, out: Any) -> None:
-    """Add each row's entry of a table to each component.
+    """Add the table entries of each row's code to each component.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ def add_looked_up(codes: Any, table: Any, out: Any) -> None:
 
 @compiled(PRECISE)
 def add_counts(codes: Any, responsibilities: Any, counts: Any) -> None:
-    """Add responsibilities by value; shapes as above, and gaps in the last column of `counts`."""
+    """Add responsibilities by value; shapes as in `add_looked_up`, with gaps in the last column of `counts`."""
     for component in range(len(counts)):
         for row in range(len(codes)):
             counts[component, codes[row]] += responsibilities[component, row]
 
 
 def warm_up() -> None:
-    """Compile everything, or read it from disk, before it is needed."""
+    """Compile all kernels, or load them from disk, before they are needed."""
     import numpy as np
 
     codes = np.zeros(2, dtype=np.int64)

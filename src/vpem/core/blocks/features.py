@@ -1,7 +1,7 @@
-"""Rows as k-means compares them, where columns are not all numbers of one kind.
+"""Features by which k-means compares rows, if columns are of different kinds.
 
-Gaussian columns and counts are divided by their deviations, categories become one-hot, angles cosines and sines. Each
-party does this with its own columns, while a pass runs: no table of features is ever made.
+Gaussian columns and counts are divided by their deviations, categories are one-hot encoded, and angles become cosines
+and sines. Each party computes the features of its own columns during a pass; no table of features is ever stored.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from vpem.core.rows import Rows
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """How the columns of one block become features."""
+    """Features of the columns of one block."""
 
     widths: tuple[int, ...]
-    """Features of each column."""
+    """Number of features of each column."""
     scales: Array
-    """(n_features,): what centres of Gaussian columns are multiplied by to be means; NaN for other columns."""
+    """(n_features,): factors that turn centres of Gaussian columns into means; NaN for other columns."""
     make: Callable[[Array], Array]
-    """Rows (n_columns, n_rows) to features (n_features, n_rows); a gap is a gap in all of them."""
+    """Function from rows (n_columns, n_rows) to features (n_features, n_rows); a gap is NaN in all its features."""
 
 
 class FeaturesOfBlocks:
-    """Features of several blocks, one after the other."""
+    """Concatenated features of several blocks."""
 
     def __init__(self, parts: Sequence[Features]):
         self.parts = parts
@@ -40,13 +40,13 @@ class FeaturesOfBlocks:
         self.ends = np.cumsum([len(own.widths) for own in parts])
 
     def tile(self, tile: Tile) -> Tile:
-        """A tile of features."""
+        """Return a tile of features from a tile of columns."""
         columns = np.split(tile.XT, self.ends[:-1])
         made = [own.make(XT) for own, XT in zip(self.parts, columns, strict=True)]
         return Tile(np.ascontiguousarray(np.concatenate(made)), tile.rows)
 
     def spread(self, numbers: Numbers) -> Numbers:
-        """Numbers of columns, for each feature."""
+        """Repeat one number per column for each feature of the column."""
         return np.repeat(numbers, self.widths)
 
 
@@ -61,7 +61,7 @@ class FeatureDistances(Contributions):
         self.distances.add(self.features.tile(tile), self.features.spread(targets), out)
 
     def add_rows(self, chunk: Rows, order: NDArray[np.intp], out: Array) -> None:
-        """Add those of rows as they lie in memory to (n_centres, n_rows)."""
+        """Add the contributions of rows, in the order of the table's columns, to (n_centres, n_rows)."""
         tile = Tile(columns_first(chunk, order), slice(0, len(chunk)))
         self.add(tile, np.zeros(len(order), dtype=np.int64), out[None])
 
@@ -77,18 +77,18 @@ class FeatureTally(Collector):
         self.tally.collect(self.features.tile(tile), responsibilities, self.features.spread(views))
 
     def add(self, other: Self) -> None:
-        """Take in what later rows gave."""
+        """Add the sums of later rows."""
         self.tally.add(other.tally)
 
     def means(self) -> Array:
-        """(n_components, n_features)."""
+        """Weighted means of features; (n_components, n_features)."""
         return self.tally.means()
 
 
 def parts_of_kmeans(
     centres: Array, features: FeaturesOfBlocks | None
 ) -> tuple[Distances | FeatureDistances, Callable[[], Any]]:
-    """What k-means contributes and collects, by columns or by features."""
+    """Return the contributions and the factory of collectors of k-means, by columns or by features."""
     if features is None:
         return Distances(centres), partial(ColumnTally, centres)
     return FeatureDistances(centres, features), partial(FeatureTally, centres, features)

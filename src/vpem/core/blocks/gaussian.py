@@ -27,7 +27,7 @@ from vpem.core.blocks.tiles import Layout, Tile
 from vpem.core.blocks.weights import LOWEST, TINY_COUNT
 
 LEANING = 1e-8
-"""Relative difference across the diagonal up to which a covariance counts as symmetric."""
+"""Largest relative difference across the diagonal at which a covariance counts as symmetric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,12 @@ class Gaussian(Density):
     Parameters
     ----------
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        As scikit-learn defines them, within each block.
+        Types as in scikit-learn, within each block.
     reg_covar : float, default=1e-6
         Added to every variance, as in scikit-learn.
     shrinkage : float, "oas", "auto" or None, default=None
-        How far covariances are drawn toward their diagonals, from 0 to 1; for "full" and "tied". "auto" draws those
-        of components with few rows for their columns toward what all components have in common, for all types.
+        Shrinkage of covariances toward their diagonals, from 0 to 1; for "full" and "tied". "auto" shrinks those of
+        components with few rows for their columns toward the common covariance of all components, for all types.
     """
 
     covariance_type: str = "full"
@@ -74,24 +74,24 @@ class Gaussian(Density):
 
     @property
     def is_matrix(self) -> bool:
-        """Whether covariances are whole matrices."""
+        """True if covariances are full matrices."""
         return STRUCTURES[self.covariance_type].is_matrix
 
     @property
     def is_tied(self) -> bool:
-        """Whether all components share one covariance."""
+        """True if all components share one covariance."""
         return STRUCTURES[self.covariance_type].shared_by == "components"
 
     # Parameters
 
     def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
-        """Of means, and of covariances in the shape of their type."""
+        """Shapes of means and covariances, by the covariance type."""
         width = 1 if STRUCTURES[self.covariance_type].shared_by == "columns" else n_columns
         sizes = (width, width) if self.is_matrix else (width,)
         return {"means": (n_components, n_columns), "covariances": (1 if self.is_tied else n_components, *sizes)}
 
     def make(self, arrays: Mapping[str, Array]) -> Block:
-        """Block with the factors of its covariances; ValueError if one is none."""
+        """Make a block with the factors of its covariances; raise ValueError if a covariance is not valid."""
         covariances = arrays["covariances"]
         if self.is_matrix:
             leaning = np.abs(covariances - covariances.transpose(0, 2, 1)).max()
@@ -100,7 +100,7 @@ class Gaussian(Density):
         return make_block(arrays["means"], covariances)
 
     def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
-        """What was given goes first; inverses of given precisions are symmetric to rounding only."""
+        """See `Density`; does not check symmetry, as inverses of given precisions are symmetric up to rounding."""
         if found is not None and not given:
             return found
         arrays = {**({} if found is None else found.arrays), **given}
@@ -111,11 +111,11 @@ class Gaussian(Density):
         return make_block(*(rescaled(name, block.arrays[name], factors) for name in ("means", "covariances")))
 
     def n_parameters(self, n_components: int, n_columns: int) -> int:
-        """Free numbers in means and covariances."""
+        """Number of free parameters in means and covariances."""
         return n_components * n_columns + n_covariance_parameters(n_components, n_columns, self.covariance_type)
 
     def to_vector(self, block: Block) -> Array:
-        """Means; log of the diagonal of Cholesky factors and what is below it, or log of variances."""
+        """Means, then log-variances, or the log-diagonals and the lower triangles of Cholesky factors."""
         if not self.is_matrix:
             return np.concatenate([block.means.ravel(), np.log(block.covariances).ravel()])
         factors = np.linalg.cholesky(block.covariances)
@@ -154,21 +154,21 @@ class Gaussian(Density):
         return tally.statistics()[0]
 
     def _alone(self, XT: Array, block: Block) -> tuple[Densities, Tile]:
-        """One block and some rows, as the kernels expect them."""
+        """Pack one block and rows for the kernels."""
         packed = self.pack([block], self.layout([len(XT)], len(block.means)))
         XT = np.ascontiguousarray(XT, dtype=np.float64)
         return packed, Tile(XT, slice(0, XT.shape[1]), packed.look(XT, np.asarray(np.isnan(XT).any(axis=1))))
 
     def add(self, one: Statistics, other: Statistics) -> Statistics:
-        """Around the means of all rows."""
+        """Return the statistics of the rows of both, around their common means."""
         return add_statistics(one, other)
 
     def scale(self, statistics: Statistics, factor: float) -> Statistics:
-        """Means stay."""
+        """Multiply the weights of the rows by a factor; means do not change."""
         return scale_statistics(statistics, factor)
 
     def forget(self, statistics: Statistics, components: Sequence[int], weights: Array, block: Block) -> Statistics:
-        """Statistics in which some components count for their weights, means and covariances after the restart."""
+        """Replace the statistics of restarted components by their new weights, means and covariances."""
         counts, means, scatters = (statistics.arrays[name].copy() for name in ("counts", "means", "scatters"))
         counts[components] = weights[components]
         means[components] = block.means[components]
@@ -177,14 +177,14 @@ class Gaussian(Density):
         return make_statistics(counts, means, scatters, statistics.gap_entropy)
 
     def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
-        """See `Density`; a variance that rounding alone could leave collapses.
+        """See `Density`; a variance within rounding of zero is a collapse.
 
-        Of tied covariances, which collapse for all components, the smallest one is named.
+        A tied covariance collapses for all components; the component with the smallest count is reported.
         """
         return self._m_step(statistics, previous, columns.noise)
 
     def adds(self, ones: Sequence[Statistics], others: Sequence[Statistics]) -> list[Statistics]:
-        """`add` of many blocks; those that are equally wide at once, as one block of many components."""
+        """`add` of many blocks; blocks of equal width are stacked as one block of many components."""
         n_components, found = len(ones[0].counts), list(ones)
         groups: dict[int, list[int]] = {}
         for b, own in enumerate(ones):
@@ -207,9 +207,10 @@ class Gaussian(Density):
     def m_steps(
         self, statistics: Sequence[Statistics], previous: Sequence[Block], columns: Sequence[Columns]
     ) -> tuple[list[Block], list[list[int]]]:
-        """`m_step` of many blocks; those that are equally wide at once, as one block of many components.
+        """`m_step` of many blocks; blocks of equal width are stacked as one block of many components.
 
-        Tied covariances, and those that shrink toward each other, are one block's affair.
+        Blocks are not stacked if covariances are tied or shrink toward each other, because components of different
+        blocks must not be mixed.
         """
         is_one_affair = self.is_tied or self.shrinkage == "auto"
         n_components = len(statistics[0].counts)
@@ -234,7 +235,7 @@ class Gaussian(Density):
         return found, broken
 
     def _m_step(self, statistics: Statistics, previous: Block, smallest: Array) -> tuple[Block, list[int]]:
-        """`m_step`, given what rounding alone would leave of variances: (n_columns,) or (n_components, n_columns)."""
+        """`m_step`, given the variances that rounding alone can produce, ([n_components,] n_columns)."""
         means = statistics.means.copy()
         covariances = self._covariances(statistics)
         empty = statistics.counts <= TINY_COUNT
@@ -277,12 +278,12 @@ class Gaussian(Density):
         total = counts @ block.log_normalizers - 0.5 * (spread + counts * distances).sum()
         return float(total) + float(statistics.gap_entropy[0])
 
-    # Beginnings
+    # Initialization
 
     def first(self, columns: Columns) -> Block:
-        """Independent columns.
+        """See `Density`; the columns are independent.
 
-        Gaps of a column that does not vary must not be filled in with a variance from nowhere.
+        Gaps of a constant column must not be filled in with an arbitrary variance.
         """
         varies = columns.variances > columns.noise
         own = STRUCTURES[self.covariance_type].shared_by != "columns"
@@ -294,7 +295,7 @@ class Gaussian(Density):
     def overall(
         self, columns: Sequence[Columns], collect: Callable[[Sequence[Block]], Sequence[Statistics]]
     ) -> list[Block]:
-        """See `Density`. Columns that are independent need no pass: their moments are known."""
+        """See `Density`. Independent columns need no pass, because their moments are known."""
         first = [self.first(own) for own in columns]
         if all(len(own.means) == 1 or not (self.is_matrix or own.has_gaps.any()) for own in columns):
             statistics: Sequence[Statistics] = [self._from_moments(own) for own in columns]
@@ -305,7 +306,7 @@ class Gaussian(Density):
             try:
                 block = make_block(found.means, self._covariances(found))
             except CollapsedComponentError:
-                # Components can have covariances where all rows together have none: clusters that are far apart.
+                # If clusters are far apart, components can have covariances although all rows together have none.
                 block = diagonal
             if (variances(block.covariances)[0] <= own.noise).any():
                 raise CollapsedComponentError(None, own.party)
@@ -318,29 +319,29 @@ class Gaussian(Density):
         return make_statistics(columns.counts[:1], columns.means[None], shaped)
 
     def start(self, centres: Array, everything: Block) -> Block:
-        """Centres as means, and the overall covariance for every component."""
+        """Return a block with the centres as means, and the overall covariance for every component."""
         return make_block(centres, np.repeat(everything.covariances, 1 if self.is_tied else len(centres), axis=0))
 
     def restart(self, block: Block, components: Sequence[int], rows: Array, everything: Block) -> Block:
-        """Rows as means, with the overall covariance; tied covariances stay."""
+        """Re-initialize components with rows as means and the overall covariance; tied covariances do not change."""
         means, covariances = block.means.copy(), block.covariances.copy()
         means[components] = rows
         if len(covariances) == len(means):
             covariances[components] = everything.covariances[0]
         return make_block(means, covariances)
 
-    # For people, predictions and reports
+    # Predictions and reports
 
     def means(self, block: Block) -> Array:
-        """The parameters themselves."""
+        """Means of the components."""
         return block.means
 
     def deviations(self, block: Block) -> Array:
-        """Roots of variances."""
+        """Square roots of the variances."""
         return np.sqrt(np.broadcast_to(variances(block.covariances), block.means.shape))
 
     def correlations(self, block: Block) -> Array | None:
-        """Of matrices of several columns."""
+        """See `Density`; None for a single column, and without full matrices."""
         if not self.is_matrix or block.means.shape[1] == 1:
             return None
         deviations = np.sqrt(variances(block.covariances))
@@ -348,14 +349,14 @@ class Gaussian(Density):
         return correlations
 
     def marginal(self, block: Block, column: int, points: Array) -> Array:
-        """See `Density`; a normal curve of each component."""
+        """See `Density`; a normal density for each component."""
         deviations = self.deviations(block)[:, [column]]
         distances = (points - block.means[:, [column]]) / deviations
         found: Array = np.maximum(-0.5 * (distances**2 + np.log(2 * np.pi)) - np.log(deviations), LOWEST)
         return found
 
     def conditional(self, block: Block, XT: Array) -> Array:
-        """See `Density`; gaps follow from the other columns."""
+        """See `Density`; gaps are regressed on the other columns."""
         filled = super().conditional(block, XT)
         for gone, rows, slopes in regressions(block.covariances, XT) if self.is_matrix else ():
             moved = XT[~gone][:, rows] - block.means[:, ~gone, None]
@@ -363,7 +364,7 @@ class Gaussian(Density):
         return filled
 
     def conditional_deviations(self, block: Block, XT: Array) -> Array:
-        """See `Density`; they depend on which columns are gaps, not on the values of the others."""
+        """See `Density`; deviations depend on which columns are gaps, not on the values of the others."""
         found = super().conditional_deviations(block, XT)
         for gone, rows, slopes in regressions(block.covariances, XT) if self.is_matrix else ():
             explained = (block.covariances[:, ~gone][:, :, gone] * slopes).sum(axis=1)
@@ -386,11 +387,11 @@ class Gaussian(Density):
     # Many blocks at once
 
     def layout(self, widths: Sequence[int], n_components: int) -> MatrixLayout:
-        """Where each block is in the packed arrays."""
+        """Positions of the blocks in the packed arrays."""
         return make_layout(widths, n_components, is_matrix=self.is_matrix)
 
     def pack(self, blocks: Sequence[Block], layout: Layout) -> Densities:
-        """Parameters in a few arrays, for compiled kernels."""
+        """Pack the parameters into a few arrays for compiled kernels."""
         assert isinstance(layout, MatrixLayout), "of this family"
         return Densities(layout, blocks)
 
@@ -400,5 +401,5 @@ def _is_number(value: object) -> bool:
 
 
 def _stack(records: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
-    """Records of equally wide blocks with components of their own, as one with all components."""
+    """Concatenate records of blocks of equal width along the components."""
     return {name: np.concatenate([record[name] for record in records]) for name in names}

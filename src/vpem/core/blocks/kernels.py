@@ -1,7 +1,7 @@
 """Compiled inner loops of a pass over rows, for columns that are independent of each other; and responsibilities.
 
-`tests/definitions.py` says in plain numpy what is computed; the tests hold each kernel to it. All work on a tile of
-rows with columns before rows in memory, so that the machine's vectors run along the rows.
+`tests/definitions.py` defines each kernel in plain numpy; the tests compare the kernels with it. Most kernels work on
+a tile of rows with columns before rows in memory, so that vector instructions run along the rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vpem.core.compiling import PRECISE, REORDER, compiled
 
 @compiled(REORDER)
 def count_larger(X, size):  # type: ignore[no-untyped-def]
-    """How many values of X (n_rows, n_columns) are larger than a size, or smaller than minus it; gaps are not."""
+    """Count the values of X (n_rows, n_columns) whose absolute value exceeds a size; gaps do not count."""
     count = 0
     for m in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -26,7 +26,7 @@ def count_larger(X, size):  # type: ignore[no-untyped-def]
 
 @compiled(REORDER)
 def add_moments(X, counts, sums, largest):  # type: ignore[no-untyped-def]
-    """Number, sum and largest size of each column's values in X (n_rows, n_columns), added to (n_columns,) each."""
+    """Update number, sum and largest absolute value of each column, (n_columns,) each, by X (n_rows, n_columns)."""
     for m in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = X[m, j]
@@ -38,7 +38,7 @@ def add_moments(X, counts, sums, largest):  # type: ignore[no-untyped-def]
 
 @compiled(REORDER)
 def add_squares(X, means, squares):  # type: ignore[no-untyped-def]
-    """Squared deviations of X (n_rows, n_columns) from means (n_columns,), added to squares; a gap adds nothing."""
+    """Add squared deviations of X (n_rows, n_columns) from means (n_columns,) to squares; a gap adds nothing."""
     for m in range(X.shape[0]):
         for j in range(X.shape[1]):
             deviation = X[m, j] - means[j]
@@ -47,10 +47,10 @@ def add_squares(X, means, squares):  # type: ignore[no-untyped-def]
 
 @compiled(REORDER)
 def add_columns(XT, columns, means, scales, normalizers, targets, out):  # type: ignore[no-untyped-def]
-    """Log-densities of single columns, added to their blocks; a gap adds nothing.
+    """Add log-densities of single columns to their blocks; a gap adds nothing.
 
-    XT (n_columns, n_rows); columns: which to take; means, scales (1 / deviation), normalizers (n_components,
-    n_columns); targets (n_columns,): each column's place in out (n_targets, n_components, n_rows).
+    XT (n_columns, n_rows); columns: numbers of the columns to process; means, scales (1 / deviation), normalizers
+    (n_components, n_columns); targets (n_columns,): index of each column in out (n_targets, n_components, n_rows).
     """
     n_rows = XT.shape[1]
     for j in columns:
@@ -75,13 +75,13 @@ def total_of(values):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def respond(sums, log_weights, scores, counts, entropies, has_gaps):  # type: ignore[no-untyped-def]
-    """Responsibilities in place of sums, and zeros for rows that no party has, whose sums are zero.
+    """Replace sums by responsibilities, or by zeros for rows that no party has, whose sums are zero.
 
     sums (n_views, n_components, n_rows), log_weights (n_views, n_components); fills scores (n_views, n_rows) with
     log-likelihoods, and adds to counts (n_views, n_components) and entropies (n_views,).
 
-    The exponential is the usual one: a power of two, put together from its bits, times a polynomial; to the last bit
-    or two, and in vectors.
+    The exponential is the usual method: a power of two, assembled from its bits, times a polynomial. It is accurate
+    to the last bit or two, and is vectorized.
     """
     n_views, n_components, n_rows = sums.shape
     largest, total, bits = np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
@@ -103,7 +103,7 @@ def respond(sums, log_weights, scores, counts, entropies, has_gaps):  # type: ig
         for k in range(n_components):
             for m in range(n_rows):
                 x = max(joint[k, m] - largest[m], -708.0)
-                shifted = x * 1.4426950408889634 + 6755399441055744.0  # the nearest whole number, in its last bits
+                shifted = x * 1.4426950408889634 + 6755399441055744.0  # its last bits hold the nearest integer
                 powers[m] = shifted
                 whole = shifted - 6755399441055744.0
                 rest = (x - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10
@@ -128,7 +128,7 @@ def respond(sums, log_weights, scores, counts, entropies, has_gaps):  # type: ig
         for m in range(n_rows):
             scores[v, m] = (math.log(total[m]) + largest[m]) * is_there[m]
             total[m] = is_there[m] / total[m]
-        largest[:] = 0.0  # no longer needed: what the entropy is made of
+        largest[:] = 0.0  # reuse: each row's entropy
         for k in range(n_components):
             for m in range(n_rows):
                 responsibility = sums[v, k, m] * total[m]
@@ -140,7 +140,7 @@ def respond(sums, log_weights, scores, counts, entropies, has_gaps):  # type: ig
 
 @compiled(PRECISE)
 def find_largest(values, best, largest):  # type: ignore[no-untyped-def]
-    """The largest of values (n, n_rows) in each row, and which one it is, the first of equal ones; both (n_rows,)."""
+    """Find the largest of values (n, n_rows) for each row, and its index, the first of equal ones; both (n_rows,)."""
     for m in range(values.shape[1]):
         best[m], largest[m] = 0, values[0, m]
     for k in range(1, values.shape[0]):
@@ -152,7 +152,7 @@ def find_largest(values, best, largest):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def respond_nearest(sums, scores, counts):  # type: ignore[no-untyped-def]
-    """Hard responsibilities in place of sums of -1/2 squared distances; `definitions.nearest` in the tests.
+    """Replace sums of -1/2 squared distances by hard responsibilities; `definitions.nearest` in the tests.
 
     Fills scores (n_views, n_rows) with squared distances, adds to counts (n_views, n_components).
     """
@@ -184,10 +184,10 @@ def respond_nearest(sums, scores, counts):  # type: ignore[no-untyped-def]
 
 @compiled(REORDER)
 def collect_columns(XT, columns, shifts, responsibilities, views, counts, firsts, seconds):  # type: ignore[no-untyped-def]
-    """Weighted sums of single columns' deviations from shifts (n_components, n_columns), and of their squares.
+    """Add weighted sums of single columns' deviations from shifts (n_components, n_columns), and of their squares.
 
-    responsibilities (n_views, n_components, n_rows), views (n_columns,): which to take; adds to counts, firsts and
-    seconds (n_components, n_columns). Gaps do not count.
+    responsibilities (n_views, n_components, n_rows), views (n_columns,): the view of each column; adds to counts,
+    firsts and seconds (n_components, n_columns). Gaps do not count.
     """
     n_rows = XT.shape[1]
     for j in columns:
@@ -211,9 +211,10 @@ def collect_columns(XT, columns, shifts, responsibilities, views, counts, firsts
 def fill_columns(  # type: ignore[no-untyped-def]
     XT, blocks, starts, means, scales, shifts, responsibilities, views, counts, firsts, seconds, entropies
 ):
-    """What columns lack in rows of which their block has some values, as the parameters expect it, in the same sums.
+    """Add the expected values of gaps in rows with some values of the block to the sums of `collect_columns`.
 
-    blocks: which to take; starts: first column of each; entropies (n_blocks,): of what is filled in.
+    blocks: numbers of the blocks to process; starts: first column of each block; entropies (n_blocks,): adds the
+    entropies of the gaps.
     """
     n_rows, n_components = XT.shape[1], means.shape[0]
     is_there = np.empty(n_rows)
@@ -240,12 +241,12 @@ def fill_columns(  # type: ignore[no-untyped-def]
 def pass_columns(  # type: ignore[no-untyped-def]
     X, means, scales, normalizers, log_weights, shifts, counts, firsts, seconds, totals, scores, entropies
 ):
-    """A whole pass in which all columns are independent and everybody gets the exact sum: each row is read once.
+    """Do a whole pass if all columns are independent and every agent gets the exact sum; each row is read once.
 
-    X (n_rows, n_columns), as it is; means, scales, normalizers, shifts, and the sums counts, firsts and seconds
+    X (n_rows, n_columns), rows first; means, scales, normalizers, shifts, and the sums counts, firsts and seconds
     (n_components, n_columns) in the order of its columns; log_weights, totals (n_components,); scores (n_rows,),
-    which is infinity for a row without any value; entropies (1,). The sums are those of `collect_columns`; shifts of
-    no columns collect nothing.
+    which is infinity for a row without any value; entropies (1,). The sums are those of `collect_columns`; shifts
+    without columns collect nothing.
     """
     n_rows, n_columns = X.shape
     n_components = means.shape[0]
@@ -306,9 +307,9 @@ def pass_columns(  # type: ignore[no-untyped-def]
 
 @compiled(REORDER)
 def add_row_distances(X, centres, out):  # type: ignore[no-untyped-def]
-    """Minus half the squared distances of whole rows, added to out (n_centres, n_rows); a gap adds nothing.
+    """Add minus half the squared distances of whole rows to out (n_centres, n_rows); a gap adds nothing.
 
-    X (n_rows, n_columns), as it lies in memory; centres (n_centres, n_columns).
+    X (n_rows, n_columns), rows first in memory; centres (n_centres, n_columns).
     """
     for m in range(X.shape[0]):
         for k in range(centres.shape[0]):
@@ -322,9 +323,9 @@ def add_row_distances(X, centres, out):  # type: ignore[no-untyped-def]
 
 @compiled(REORDER)
 def collect_rows(X, shifts, responsibilities, counts, firsts, seconds):  # type: ignore[no-untyped-def]
-    """What `collect_columns` collects, from rows as they lie in memory and one view (n_components, n_rows).
+    """Add the sums of `collect_columns`, from X with rows first in memory and one view (n_components, n_rows).
 
-    Made for responsibilities of which most are zero: those cost nothing.
+    Efficient if most responsibilities are zero, because those are skipped.
     """
     for m in range(X.shape[0]):
         for k in range(shifts.shape[0]):

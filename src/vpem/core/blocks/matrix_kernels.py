@@ -1,9 +1,9 @@
-"""Compiled inner loops for blocks with whole covariance matrices, gaps included.
+"""Compiled inner loops for blocks with full covariance matrices, gaps included.
 
-`tests/definitions.py` says in plain numpy what is computed; the tests hold each kernel to it. A row of which a
-block has some values is filled in with the conditional means of the rest, component by component. Then it is a row
-as any other: its distance is the one that the marginal density has, and its products lack only the conditional
-covariance, which is the same for all rows with the same gaps (one pattern) and is added at the end.
+`tests/definitions.py` defines each kernel in plain numpy; the tests compare the kernels with it. If a row has some
+values of a block, its gaps are filled in with conditional means, component by component. Then it is processed like a
+row without gaps: its distance equals that of the marginal density, and its products lack only the conditional
+covariance. This is the same for all rows with the same gaps (one pattern), and is added at the end.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from vpem.core.compiling import PRECISE, REORDER, compiled
 Numbers = NDArray[np.int64]
 
 STRIP = 128
-"""Rows of a matrix block that are worked on together: a few columns of them fit the first cache."""
+"""Number of rows of a matrix block that are processed together: a few columns of them fit the first-level cache."""
 
 WHOLE, ABSENT = -1, -2
-"""States of rows without a pattern: every value is there, or none."""
+"""States of rows without a pattern: all values are observed, or all are missing."""
 
 
 class Patterns(NamedTuple):
-    """Which values the rows of a tile lack in the blocks that may have gaps; patterns are numbered block by block."""
+    """Patterns of missing values of a tile's rows in blocks that may have gaps; numbered block by block."""
 
     places: Numbers
-    """(n_blocks,): row of `states` for each block; -1: it has no gaps."""
+    """(n_blocks,): row of `states` for each block; -1 for blocks without gaps."""
     states: Numbers
     """(n_gappy, n_rows): number of a row's pattern, `WHOLE` or `ABSENT`."""
     firsts: Numbers
     """(n_gappy + 1,): first pattern of each block."""
     starts: Numbers
-    """(n_patterns + 1,): where each pattern begins in `missing`."""
+    """(n_patterns + 1,): start of each pattern in `missing`."""
     missing: Numbers
-    """Columns that are missing, numbered within their block."""
+    """Missing columns of each pattern, numbered within their block."""
 
 
 def find_patterns(XT: NDArray[np.float64], starts: Numbers, blocks: Numbers) -> Patterns:
-    """Look at the gaps of some blocks in a tile of rows.
+    """Find the patterns of gaps of blocks in a tile of rows.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def find_patterns(XT: NDArray[np.float64], starts: Numbers, blocks: Numbers) -> 
     starts : array of shape (n_blocks + 1,)
         First column of each block.
     blocks : array
-        Those that may have gaps.
+        Blocks that may have gaps.
     """
     places = np.full(len(starts) - 1, -1)
     places[blocks] = np.arange(len(blocks))
@@ -80,11 +80,11 @@ def find_patterns(XT: NDArray[np.float64], starts: Numbers, blocks: Numbers) -> 
 
 @compiled(PRECISE)
 def make_rules(precision, first, last, starts, missing, slopes, spreads, corrections):  # type: ignore[no-untyped-def]
-    """How what is missing follows from the rest, for the patterns from first to last of one block and component.
+    """Compute regressions of missing on observed columns, for the patterns first to last of one block and component.
 
-    precision (width, width). Fills slopes (n_missing, width): of missing columns' conditional means, zero at columns
-    that are missing themselves; spreads (n_missing, most): conditional covariances; corrections (n_patterns,): what
-    the marginal's log-normalizer has more than the whole one's.
+    precision (width, width). Fills slopes (n_missing, width): slopes of missing columns' conditional means, zero at
+    columns that are missing themselves; spreads (n_missing, most): conditional covariances; corrections
+    (n_patterns,): log-normalizer of the marginal density minus that of the joint density.
     """
     most = spreads.shape[1]
     factor, inverse = np.empty((most, most)), np.empty((most, most))
@@ -130,7 +130,7 @@ def make_rules(precision, first, last, starts, missing, slopes, spreads, correct
 
 @compiled(REORDER)
 def fill_strip(deviations, states, starts, missing, first_pattern, slopes, offsets):  # type: ignore[no-untyped-def]
-    """Put conditional means into a strip's gaps; rows that are absent become zero.
+    """Fill in a strip's gaps with conditional means; absent rows become zero.
 
     deviations (width, n_rows), from the means less offsets (width,); states (n_rows,).
     """
@@ -158,17 +158,17 @@ def fill_strip(deviations, states, starts, missing, first_pattern, slopes, offse
 def add_matrices(  # type: ignore[no-untyped-def]
     XT, blocks, starts, offsets, means, whiteners, precisions, normalizers, targets, patterns, out
 ):
-    """Log-densities of what rows have in blocks with whole matrices, added to their places; absent rows add nothing.
+    """Add log-densities of rows' observed values in blocks with full matrices to out; absent rows add nothing.
 
-    blocks: which to take; starts: first column of each; offsets: where its whiteners begin in the flat array, each
-    (n_components, width, width), upper triangular, and its precisions, if it has gaps; normalizers (n_blocks,
-    n_components); patterns: as `find_patterns` finds them; out (n_targets, n_components, n_rows).
+    blocks: numbers of the blocks to process; starts: first column of each block; offsets: start of its whiteners in
+    the flat array, (n_components, width, width), upper triangular, and of its precisions, if it has gaps; normalizers
+    (n_blocks, n_components); patterns: result of `find_patterns`; out (n_targets, n_components, n_rows).
     """
     n_rows, n_components = XT.shape[1], means.shape[0]
     places, states, firsts, ends, missing = patterns
     for b in blocks:
         start, width, place = starts[b], starts[b + 1] - starts[b], places[b]
-        # Zeros around both, so that columns can be taken by fours and by twos.
+        # Pad both with zeros, so that columns can be processed by fours and by twos.
         work, whitener = np.zeros((3 + width + 3, STRIP)), np.zeros((width + 3, width + 1))
         squares, whitened, other, deviations = work[0], work[1], work[2], work[3:]
         first_pattern, last_pattern = (firsts[place], firsts[place + 1]) if place >= 0 else (0, 0)
@@ -192,7 +192,7 @@ def add_matrices(  # type: ignore[no-untyped-def]
                     own = states[place, first : first + n]
                     fill_strip(deviations, own, ends, missing, first_pattern, slopes, no_offsets)
                 squares[:] = 0.0
-                # Two columns of the whitener by four of the rows: what is loaded is used often.
+                # Two columns of the whitener by four columns of the rows: each loaded value is used several times.
                 for j in range(0, width, 2):
                     whitened[:] = 0.0
                     other[:] = 0.0
@@ -225,7 +225,7 @@ def add_matrices(  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def rule_arrays(first, last, starts, width):  # type: ignore[no-untyped-def]
-    """Room for what `make_rules` finds."""
+    """Allocate the outputs of `make_rules`."""
     most = 0
     for p in range(first, last):
         most = max(most, starts[p + 1] - starts[p])
@@ -250,10 +250,11 @@ def collect_matrices(  # type: ignore[no-untyped-def]
     scatters,
     entropies,
 ):
-    """Weighted sums of blocks' deviations from shifts, and of their products (upper triangles), gaps filled in.
+    """Add weighted sums of blocks' deviations from shifts and of their products (upper triangles), gaps filled in.
 
-    Rows that are absent do not count. scatters: flat, each block's (n_components, width, width) at its offset; counts
-    are put at its first column; entropies (n_blocks,): of what was filled in. For the rest see `add_matrices`.
+    Absent rows do not count. scatters: flat, each block's (n_components, width, width) at its offset; counts are
+    stored at the first column of a block; entropies (n_blocks,): entropies of the gaps. The other arguments are those
+    of `add_matrices`.
     """
     n_rows, n_components, sums = XT.shape[1], shifts.shape[0], np.zeros((2, 4))
     places, states, first_of, ends, missing = patterns

@@ -1,8 +1,8 @@
-"""Mixed columns: a block's Gaussian columns with their joint covariance, and others, each of its own family.
+"""Mixed columns: a block's Gaussian columns with their joint covariance, and other columns with their own families.
 
-Within a component, the other columns are independent of each other and of the Gaussian ones. A block carries its own
-`structure`: which family each column has. Its array `others` has the parameters of all columns that are no Gaussians,
-one column after the other; the other names are those of the Gaussian family.
+Within a component, the other columns are independent of each other and of the Gaussian ones. The array `structure` of
+a block holds the family of each column. The array `others` holds the parameters of all non-Gaussian columns, column
+by column. The remaining arrays are those of the Gaussian family.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Mixed(DescribedMixed):
     Parameters
     ----------
     families : tuple of tuples
-        For each party: its name, and the family of each of its columns, in their order, as a text; see
-        `vpem.core.blocks.families`. An agent needs those of its own block, and tells no other.
+        For each party: its name, and the family of each of its columns, in their order, as a string; see
+        `vpem.core.blocks.families`. An agent needs the families of its own block, and sends them to no other agent.
     covariance_type, reg_covar, shrinkage :
-        Of each block's Gaussian columns; see `Gaussian`.
+        Settings of each block's Gaussian columns; see `Gaussian`.
     smoothing : float, default=1.0
-        Rows with all categories equally often that each component is given, so that no category has a probability of
-        zero.
+        Number of pseudo-rows, with all categories equally often, that are added to each component, so that no
+        category has probability zero.
     """
 
     families: tuple[tuple[Hashable, ...], ...] = field(metadata={OWN: True})
@@ -66,33 +66,33 @@ class Mixed(DescribedMixed):
 
     @cached_property
     def gaussian(self) -> Gaussian:
-        """Of the Gaussian columns."""
+        """Density of the Gaussian columns."""
         return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
 
     @property
     def is_matrix(self) -> bool:
-        """Whether covariances are whole matrices."""
+        """True if covariances are full matrices."""
         return self.gaussian.is_matrix
 
     @property
     def is_tied(self) -> bool:
-        """Whether all components share one covariance."""
+        """True if all components share one covariance."""
         return self.gaussian.is_tied
 
     # Parameters
 
     def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
-        """Families of some parties' columns, one party after the other."""
+        """Families of the given parties' columns, party by party."""
         known = {
             str(party): tuple(map(str, own)) for party, *own in self.families
-        }  # agents have names that are texts
+        }  # agents have names that are strings
         missing = [party for party in parties if str(party) not in known]
         if missing:
             raise ValueError(f"expected families of the columns of party {missing[0]!r}, got those of {list(known)}")
         return tuple(text for party in parties for text in known[str(party)])
 
     def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
-        """Of Gaussian columns alone; see `block_shapes`."""
+        """Shapes of a block with Gaussian columns alone; see `block_shapes`."""
         return {
             **self.gaussian.shapes(n_components, n_columns),
             "others": (n_components, 0),
@@ -113,7 +113,7 @@ class Mixed(DescribedMixed):
         }
 
     def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
-        """See `Density`: the structure, and arrays without numbers."""
+        """See `Density`: the structure, and empty arrays."""
         structure = parse_families(self.families_of(parties)).array()
         return {**super().fixed_arrays(shapes, parties), "structure": structure}
 
@@ -130,7 +130,7 @@ class Mixed(DescribedMixed):
         return Block(**made.arrays, others=others, structure=arrays["structure"])
 
     def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:  # noqa: ARG002
-        """Gaussian ones."""
+        """Gaussian columns of the block."""
         return parse_families(self.families_of(parties)).gaussian
 
     def rescale(self, block: Block, factors: Array) -> Block:
@@ -141,14 +141,14 @@ class Mixed(DescribedMixed):
         )
 
     def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
-        """What was given goes first."""
+        """See `Density`; given arrays replace found ones."""
         if found is not None and not given:
             return found
         kept = {} if found is None else {name: found.arrays[name] for name in NAMES}
         return self.make({**kept, **given})
 
     def n_parameters(self, n_components: int, n_columns: int) -> int:
-        """Of Gaussian columns alone; see `n_block_parameters`."""
+        """Number of free parameters of Gaussian columns alone; see `n_block_parameters`."""
         return self.gaussian.n_parameters(n_components, n_columns)
 
     def n_block_parameters(self, block: Block) -> int:
@@ -158,7 +158,7 @@ class Mixed(DescribedMixed):
         return inner + k * sum(part.family.n_free for part in structure.others)
 
     def to_vector(self, block: Block) -> Array:
-        """Those of the Gaussian and of each other column."""
+        """Concatenated vectors of the non-Gaussian columns, then of the Gaussian ones."""
         structure = Structure.of(block)
         parts = [part.family.to_vector(block.others[:, part.parameters]).ravel() for part in structure.others]
         inner = [self.gaussian.to_vector(block)] if len(structure.gaussian) else []
@@ -195,7 +195,7 @@ class Mixed(DescribedMixed):
         return tally.statistics()[0]
 
     def _alone(self, XT: Array, block: Block) -> tuple[PackedMixed, Tile]:
-        """One block and some rows, as the kernels expect them."""
+        """Pack one block and rows for the kernels."""
         packed = self.pack([block], self.layout([len(XT)], len(block.others)))
         XT = np.ascontiguousarray(XT, dtype=np.float64)
         return packed, Tile(XT, slice(0, XT.shape[1]), packed.look(XT, np.asarray(np.isnan(XT).any(axis=1))))
@@ -209,7 +209,7 @@ class Mixed(DescribedMixed):
         return join_statistics(self.gaussian.scale(statistics, factor), factor * statistics.others)
 
     def forget(self, statistics: Statistics, components: Sequence[int], weights: Array, block: Block) -> Statistics:
-        """Gaussian columns count for what they were restarted with, others for nothing."""
+        """See `Density`; Gaussian columns get the statistics of the restart, others zeros."""
         others = statistics.others.copy()
         others[components] = 0.0
         has_gaussian = statistics.means.shape[1] > 0
@@ -217,7 +217,7 @@ class Mixed(DescribedMixed):
         return join_statistics(inner, others)
 
     def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
-        """See `Density`. Only Gaussian columns can collapse: others have bounds."""
+        """See `Density`. Only Gaussian columns can collapse, because the parameters of others have bounds."""
         structure, others = Structure.of(previous), self._others(statistics, previous)
         if not len(structure.gaussian):
             return join_blocks(previous, others, previous), []
@@ -232,10 +232,10 @@ class Mixed(DescribedMixed):
             total += part.family.expected_log_density(statistics.others[:, own], block.others[:, part.parameters])
         return total
 
-    # Beginnings
+    # Initialization
 
     def first(self, columns: Columns) -> Block:
-        """See `Density`; columns that do not vary are taken by most families."""
+        """See `Density`; most families accept constant columns."""
         structure = parse_families(columns.families)
         for column, family, _ in structure.others:
             varies = columns.variances[column] > columns.noise[column]
@@ -255,7 +255,7 @@ class Mixed(DescribedMixed):
     def overall(
         self, columns: Sequence[Columns], collect: Callable[[Sequence[Block]], Sequence[Statistics]]
     ) -> list[Block]:
-        """See `Density`; bounds follow from all rows."""
+        """See `Density`; the bounds of parameters follow from all rows."""
         first = [self.first(own) for own in columns]
         statistics = collect(first)
         others = [self._others(*pair) for pair in zip(statistics, first, strict=True)]
@@ -273,7 +273,7 @@ class Mixed(DescribedMixed):
         return found
 
     def _others(self, statistics: Statistics, previous: Block) -> Array:
-        """M-step of the columns that are no Gaussians; (n_components, n_parameters)."""
+        """M-step of the non-Gaussian columns; (n_components, n_parameters)."""
         structure, others = Structure.of(previous), previous.others.copy()
         for part, own in zip(structure.others, structure.statistics, strict=True):
             before = previous.others[:, part.parameters]
@@ -319,7 +319,7 @@ class Mixed(DescribedMixed):
         )
 
     def around(self, centres: Array, everything: Block) -> Block:
-        """See `Density`: the means of Gaussian columns; others begin as all rows are."""
+        """See `Density`: centres set the means of Gaussian columns; others start with the parameters of all rows."""
         scales = self.features(everything).scales
         is_gaussian = ~np.isnan(scales)
         means = centres[:, is_gaussian] * scales[is_gaussian]
@@ -328,12 +328,12 @@ class Mixed(DescribedMixed):
     # Many blocks at once
 
     def pack(self, blocks: Sequence[Block], layout: Layout) -> PackedMixed:
-        """Gaussian columns in a few arrays, for compiled kernels, and tables for the others."""
+        """Pack Gaussian columns into a few arrays for compiled kernels, and the others into tables."""
         return PackedMixed(layout, blocks, is_matrix=self.is_matrix)
 
 
 def _each(change: Callable[[Family, Array], Array], block: Block, others: Array) -> Array:
-    """Parameters (n_components, n_parameters) of columns that are no Gaussians, changed by each one's family."""
+    """Apply a change to the parameters (n_components, n_parameters) of each non-Gaussian column, given its family."""
     found = others.copy()
     for part in Structure.of(block).others:
         found[:, part.parameters] = change(part.family, others[:, part.parameters])
@@ -341,5 +341,5 @@ def _each(change: Callable[[Family, Array], Array], block: Block, others: Array)
 
 
 def _given(statistics: list[Statistics], _: Sequence[Block]) -> Sequence[Statistics]:
-    """Statistics that were collected already."""
+    """Return statistics that were collected already."""
     return statistics

@@ -1,4 +1,4 @@
-"""Mixed blocks as a pass over the rows needs them: Gaussian columns by their kernels, others column by column."""
+"""Mixed blocks, packed for a pass over the rows: kernels process Gaussian columns, others go column by column."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from vpem.core.blocks.tiles import Collector, Layout, Numbers, Packed, Tile
 from vpem.core.blocks.weights import LOWEST
 
 shared_layout = lru_cache(maxsize=32)(make_layout)
-"""Layouts of Gaussian columns stay the same during a fit."""
+"""Cached `make_layout`: layouts of Gaussian columns do not change during a fit."""
 
 
 class Place(NamedTuple):
-    """One column that is no Gaussian."""
+    """One non-Gaussian column."""
 
     block: int
     column: int
-    """In the order of the pass."""
+    """Number of the column in the order of the pass."""
     family: Family
     parameters: Array
     """(n_components, n_parameters)"""
 
 
 class Noted(NamedTuple):
-    """What both halves of a pass need to know of a tile."""
+    """Analysis of a tile, for both halves of a pass."""
 
     gaussian: Tile | None
-    """The Gaussian columns."""
+    """Tile of the Gaussian columns."""
     columns: list[NDArray[np.int64] | Array]
-    """Codes of discrete columns, functions of the values of smooth ones."""
+    """Codes of the values of discrete columns, functions of the values of smooth columns."""
     strange: list[NDArray[np.intp]]
-    """Rows with values that are none, or that are too large to be counted, of each column."""
+    """Rows of each column with values outside the family's support, or too large to be counted."""
 
 
 class PackedMixed(Packed):
@@ -141,19 +141,19 @@ class CollectedMixed(Collector):
                 sums += own @ values.T
 
     def add(self, other: Self) -> None:
-        """Take in what later rows gave."""
+        """Add the sums of later rows."""
         if self.gaussian is not None and other.gaussian is not None:
             self.gaussian.add(other.gaussian)
         for own, new in zip(self.sums, other.sums, strict=True):
             own += new
 
     def again(self) -> Callable[[], Collector] | None:
-        """As the Gaussian columns ask for it."""
+        """Return a factory of collectors if the sums of the Gaussian columns have lost digits, otherwise None."""
         make = None if self.gaussian is None else self.gaussian.again()
         return None if make is None else lambda: CollectedMixed(self.packed, make())
 
     def statistics(self) -> tuple[Statistics, ...]:
-        """Each block's."""
+        """Statistics of each block."""
         packed = self.packed
         inner = () if self.gaussian is None else self.gaussian.statistics()
         gaussian = dict(zip(packed.with_gaussian, inner, strict=True))
@@ -168,7 +168,7 @@ class CollectedMixed(Collector):
 
 
 def join_statistics(gaussian: Statistics | None, others: Array) -> Statistics:
-    """Statistics of a block; without Gaussian columns, those of none."""
+    """Join the statistics of a block's Gaussian and other columns; None: no Gaussian columns."""
     if gaussian is not None:
         return Statistics(**gaussian.arrays, others=others)
     k = len(others)
@@ -178,7 +178,7 @@ def join_statistics(gaussian: Statistics | None, others: Array) -> Statistics:
 
 
 def _table(place: Place) -> Array:
-    """What a pass looks up, or multiplies with."""
+    """Table of log-probabilities that a pass looks up, or coefficients that it multiplies with."""
     if isinstance(place.family, Discrete):
         table = place.family.log_table(place.parameters)
         return np.concatenate([table, np.zeros((len(table), 1))], axis=1)

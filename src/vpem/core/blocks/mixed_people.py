@@ -1,4 +1,4 @@
-"""Mixed columns for people, predictions and reports: what a block of several families looks like, by column."""
+"""Predictions and reports for mixed columns: descriptions of a block of several families, by column."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DescribedMixed(Density):
     @property
     @abstractmethod
     def gaussian(self) -> Gaussian:
-        """Of the Gaussian columns."""
+        """Density of the Gaussian columns."""
 
     def means(self, block: Block) -> Array:
         """See `Density`."""
@@ -43,7 +43,7 @@ class DescribedMixed(Density):
         return found
 
     def correlations(self, block: Block) -> Array | None:
-        """Zero but between Gaussian columns."""
+        """See `Density`; zero except between Gaussian columns."""
         structure = Structure.of(block)
         inner = self.gaussian.correlations(block) if len(structure.gaussian) > 1 else None
         if inner is None:

@@ -1,4 +1,4 @@
-"""What every party knows of its columns before it has spoken to anybody."""
+"""Moments and overall parameters that every party computes from its own columns before any message."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from vpem.core.network.parties import Network
 from vpem.core.rows import Table, row_chunks
 
 LARGEST = 1e150
-"""Values up to this size have squares that can be added."""
+"""Largest absolute value whose squares can be added without overflow."""
 
 TILE = 512
-"""Rows that are turned and added together."""
+"""Number of rows that are transposed and added together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Overall:
-    """Moments of the whole table, each party's by itself."""
+    """Moments of the whole table; each party computes those of its own columns."""
 
     means: Array
-    """(n_features,): of the values that are there."""
+    """(n_features,): means of the observed values."""
     variances: Array
-    """(n_features,): likewise."""
+    """(n_features,): variances of the observed values."""
     blocks: tuple[Block, ...]
-    """One component for all rows of each block. Empty without a density."""
+    """One component for all rows, for each block; empty without a density."""
     columns: tuple[Columns, ...]
-    """The same by block, for M-steps."""
+    """Moments of each block's columns, for M-steps."""
     has_gaps: NDArray[np.bool_]
-    """(n_features,): whether some value is missing."""
+    """(n_features,): True for columns with missing values."""
     features: tuple[Features, ...] = ()
-    """How k-means compares each block's rows; empty: by the columns as they are."""
+    """Features by which k-means compares each block's rows; empty: the columns themselves."""
 
     @cached_property
     def by_features(self) -> FeaturesOfBlocks | None:
-        """The same for all blocks."""
+        """Features of all blocks; None: the columns themselves."""
         return FeaturesOfBlocks(self.features) if self.features else None
 
     def features_of(self, hub: int) -> FeaturesOfBlocks | None:
-        """The same for one block."""
+        """Features of one block; None: the columns themselves."""
         return FeaturesOfBlocks(self.features[hub : hub + 1]) if self.features else None
 
     def centres(self, X: Table, numbers: NDArray[np.intp], network: Network) -> list[Array]:
-        """Each block's part of some rows, as centres of k-means; (n_rows, n_columns or n_features)."""
+        """Each block's part of the given rows, as centres of k-means; (n_rows, n_columns or n_features)."""
         found = self.rows(X, numbers, network)
         if not self.features:
             return found
         return [np.ascontiguousarray(own.make(part.T).T) for own, part in zip(self.features, found, strict=True)]
 
     def feature_variances(self, b: int, held: NDArray[np.intp]) -> Array:
-        """What centres of k-means may move by is measured in these; (n_columns or n_features,)."""
+        """Variances relative to which movements of k-means centres are measured; (n_columns or n_features,)."""
         if not self.features:
             return self.variances[held]
         widths = self.features[b].widths
         return np.repeat(1.0 / np.array(widths, dtype=np.float64), widths)
 
     def rows(self, X: Table, numbers: NDArray[np.intp], network: Network) -> list[Array]:
-        """Each block's part of some rows, as centres or means; (n_rows, n_columns). Gaps become column means."""
+        """Each block's part of the given rows, as centres or means, (n_rows, n_columns); gaps become column means."""
         found = X[numbers].astype(np.float64)
         found = np.where(np.isnan(found), self.means, found)
         return [found[:, held] for held in network.block_columns]
 
 
 def column_moments(X: Table) -> tuple[Array, Array, Array, Array]:
-    """Number, mean, variance and largest size of every column's values; (n_features,) each."""
+    """Number, mean, variance and largest absolute value of every column's values; (n_features,) each."""
     counts, sums, largest, squares = np.zeros((4, X.shape[1]))
     for rows in row_chunks(0, len(X), X.shape[1]):
         kernels.add_moments(np.ascontiguousarray(X[rows]), counts, sums, largest)
@@ -84,19 +84,19 @@ def column_moments(X: Table) -> tuple[Array, Array, Array, Array]:
 
 
 def has_too_large(X: NDArray[np.floating]) -> bool:
-    """Whether X has a value whose square cannot be added."""
+    """True if X has a value whose square is too large to be added."""
     return bool(kernels.count_larger(np.ascontiguousarray(X), LARGEST))
 
 
 def check_sizes(network: Network, largest: Array) -> None:
-    """Raise ValueError for a column whose squares cannot be added."""
+    """Raise ValueError for a column whose squares are too large to be added."""
     for party, columns in zip(network.parties, network.columns, strict=True):
         for column in columns[largest[columns] > LARGEST]:
             raise too_large(largest[column], column, party)
 
 
 def too_large(value: float, column: int, party: object, why: str = "; scale the column") -> ValueError:
-    """What to raise for a value whose square cannot be added."""
+    """Return the error for a value whose square is too large to be added."""
     return ValueError(
         f"expected numbers whose squares can be added, got {value:.3g} in column {column} of party {party!r}{why}"
     )
@@ -108,7 +108,7 @@ def _known(features: tuple[Features | None, ...]) -> tuple[Features, ...]:
 
 
 def look_again(overall: Overall, X: Table, network: Network) -> Overall:
-    """The first rows' moments, with the sizes of more rows of a stream."""
+    """Return the moments of the first rows, with the largest values updated by more rows of a stream."""
     counts, *_, largest = column_moments(X)
     check_sizes(network, largest)
     pairs = zip(overall.columns, network.block_columns, strict=True)
@@ -117,7 +117,7 @@ def look_again(overall: Overall, X: Table, network: Network) -> Overall:
 
 
 def describe(X: Table, network: Network, density: Density | None = None) -> Overall:
-    """Moments of each column and, given a density, one component for each block; nothing is sent.
+    """Compute moments of each column and, given a density, one component for each block, without any message.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def shared_statistics(
     respond: Callable[[int], Array],
     has_gaps: NDArray[np.bool_],
 ) -> tuple[Array, tuple[Statistics, ...]]:
-    """Each block's statistics from responsibilities that all parties know without a sum.
+    """Compute each block's statistics from responsibilities that all parties know without a sum.
 
     Parameters
     ----------
@@ -172,9 +172,9 @@ def shared_statistics(
     network : Network
     density : Density
     blocks : sequence of Block
-        How gaps are filled in; rows should be near the means of their components.
+        Parameters by which gaps are filled in; rows should be near the means of their components.
     respond : callable
-        Number of rows to responsibilities of the next rows, (n_rows, n_components).
+        Function of a number of rows that returns the responsibilities of the next rows, (n_rows, n_components).
     has_gaps : array of shape (n_features,)
 
     Returns

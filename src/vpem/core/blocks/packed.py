@@ -1,7 +1,7 @@
-"""All Gaussian blocks' parameters and statistics in a few arrays, as the compiled kernels expect them.
+"""Parameters and statistics of all Gaussian blocks, packed into a few arrays for the compiled kernels.
 
-Blocks of one column, and those with variances only, are worked on column by column; others by the kernels for
-matrices. Wide matrices without gaps, for which BLAS is faster, are worked on block by block with the functions of
+Blocks of one column, and blocks with variances only, are processed column by column; others by the kernels for
+matrices. For wide matrices without gaps BLAS is faster: they are processed block by block, with the functions of
 `vpem.core.blocks.factors`.
 """
 
@@ -34,55 +34,55 @@ from vpem.core.blocks.weights import TINY_COUNT
 from vpem.core.rows import Rows
 
 WIDEST_MATRIX = 128
-"""Columns of a block up to which the kernel beats BLAS; `benchmarks/crossover.py` measures it."""
+"""Number of columns of a block up to which the kernel is faster than BLAS; measured by `benchmarks/crossover.py`."""
 
 NOTHING = np.empty(0)
-"""Where a kernel needs no array."""
+"""Placeholder for an array that a kernel does not use."""
 
 FAR = 1e4
-"""A shift that is this many variances away from the mean (squared) costs too many digits."""
+"""Squared distance of a shift from the mean, in variances, beyond which sums of squares lose too many digits."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatrixLayout(Layout):
-    """Where each block is in the packed arrays; made by `make_layout`."""
+    """Positions of the blocks in the packed arrays; made by `make_layout`."""
 
     offsets: Numbers
-    """(n_blocks + 1,): where its matrix begins, per component, in the flat array of matrices."""
+    """(n_blocks + 1,): start of each block's matrices, of all components, in the flat array of matrices."""
     is_matrix: bool
-    """Whether covariances are whole matrices."""
+    """True if covariances are full matrices."""
     by_column: NDArray[np.bool_]
-    """(n_blocks,): whether its columns are independent of each other."""
+    """(n_blocks,): True for blocks whose columns are independent of each other."""
 
     @cached_property
     def column_by_column(self) -> NDArray[np.bool_]:
-        """(n_columns,): whether its block's columns are independent of each other."""
+        """True for columns of blocks whose columns are independent of each other; (n_columns,)."""
         return np.repeat(self.by_column, self.widths)
 
     @cached_property
     def counted_at(self) -> Numbers:
-        """(n_columns,): where a column's counts are; a matrix block has one at its first column."""
+        """Column at which each column's counts are stored, (n_columns,): for a matrix block, its first column."""
         return np.where(
             self.column_by_column, np.arange(self.n_columns), np.repeat(self.starts[:-1], self.widths)
         ).astype(np.int64)
 
     @cached_property
     def whole(self) -> Kinds:
-        """Which way each block goes in tiles without gaps."""
+        """Kinds of the blocks in tiles without gaps."""
         return sort_blocks(self, np.empty((self.n_columns, 0)), np.zeros(len(self.by_column), dtype=bool))
 
     def in_any_column(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether a flag of the columns, in the order of the blocks, is set in each block; (n_blocks,)."""
+        """True for blocks with a flagged column, (n_blocks,); flags are in the order of the blocks."""
         return np.logical_or.reduceat(flags, self.starts[:-1])
 
     def matrices(self, flat: Array, b: int) -> Array:
-        """A block's part of a flat array of matrices, as a view; (n_components, width, width)."""
+        """Return a view of a block's part of a flat array of matrices; (n_components, width, width)."""
         width = int(self.starts[b + 1] - self.starts[b])
         return flat[self.offsets[b] : self.offsets[b + 1]].reshape(self.n_components, width, width)
 
 
 def make_layout(widths: Sequence[int], n_components: int, *, is_matrix: bool) -> MatrixLayout:
-    """Layout of blocks with so many columns."""
+    """Return the layout of blocks with these numbers of columns."""
     sizes = np.array(widths, dtype=np.int64)
     by_column = np.array([width == 1 or not is_matrix for width in widths])
     return MatrixLayout(
@@ -96,22 +96,22 @@ def make_layout(widths: Sequence[int], n_components: int, *, is_matrix: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """Which way each block goes, for one tile."""
+    """Blocks and columns of one tile, by the code that processes them."""
 
     columns: Numbers
-    """Columns of blocks that go column by column."""
+    """Columns of blocks that are processed column by column."""
     gappy: Numbers
-    """Blocks among them that have several columns, and perhaps gaps."""
+    """Blocks among them that have several columns and may have gaps."""
     matrices: Numbers
-    """Blocks that go through the kernels for matrices."""
+    """Blocks that are processed by the kernels for matrices."""
     wide: Numbers
-    """Blocks that go through BLAS."""
+    """Blocks that are processed by BLAS."""
     patterns: Patterns
-    """Gaps of the matrices."""
+    """Patterns of gaps in the blocks with matrices."""
 
 
 def sort_blocks(layout: MatrixLayout, XT: Array, may_have_gaps: NDArray[np.bool_]) -> Kinds:
-    """Look at a tile, (n_columns, n_rows); may_have_gaps (n_blocks,)."""
+    """Classify the blocks of a tile, (n_columns, n_rows); may_have_gaps (n_blocks,)."""
     is_matrix = ~layout.by_column
     is_wide = is_matrix & (layout.widths > WIDEST_MATRIX) & ~may_have_gaps
     patterns = find_patterns(XT, layout.starts, np.flatnonzero(is_matrix & may_have_gaps))
@@ -125,7 +125,7 @@ def sort_blocks(layout: MatrixLayout, XT: Array, may_have_gaps: NDArray[np.bool_
 
 
 class Densities(Packed):
-    """Log-densities that all blocks' rows contribute, under given parameters."""
+    """Log-densities of all blocks under given parameters: their contributions to the sum."""
 
     layout: MatrixLayout
 
@@ -146,12 +146,12 @@ class Densities(Packed):
                 self.scales[:, columns] = block.whiteners[:, :, 0]
             else:
                 self.scales[:, columns] = block.whiteners
-        with np.errstate(divide="ignore"):  # of columns that belong to a matrix
+        with np.errstate(divide="ignore"):  # scales are zero for columns that belong to a matrix
             self.column_normalizers = np.log(self.scales) - 0.5 * np.log(2 * np.pi)
 
     @cached_property
     def precisions(self) -> Array:
-        """Inverse covariances of blocks with matrices, flat as the whiteners are: gaps are filled in with them."""
+        """Inverse covariances of blocks with matrices, flat like the whiteners; used to fill in gaps."""
         precisions = np.empty_like(self.whiteners)
         for b in np.flatnonzero(~self.layout.by_column).tolist():
             whiteners = self.layout.matrices(self.whiteners, b)
@@ -159,13 +159,13 @@ class Densities(Packed):
         return precisions
 
     def look(self, XT: Array, has_gaps: NDArray[np.bool_]) -> Kinds:
-        """Which way each block goes; see `Packed`."""
+        """Return the kinds of the blocks in a tile; see `Packed`."""
         if not has_gaps.any():
             return self.layout.whole
         return sort_blocks(self.layout, XT, self.layout.in_any_column(has_gaps))
 
     def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
-        """Collect around the centres, or around the means, but for those that are far from all rows."""
+        """Return a factory of tallies around the centres, or around the means that are not far from all rows."""
         if centres is None:
             with np.errstate(over="ignore"):
                 is_near = (self.means - means) ** 2 <= FAR * variances
@@ -173,7 +173,7 @@ class Densities(Packed):
         return partial(self.tally, centres)
 
     def tally(self, shifts: Array) -> Tally:
-        """An empty tally around shifts, (n_components, n_columns)."""
+        """Return an empty tally around shifts, (n_components, n_columns)."""
         return Tally(self.layout, shifts, self)
 
     def add(self, tile: Tile, targets: Numbers, out: Array) -> None:
@@ -208,7 +208,7 @@ class Densities(Packed):
         entropies: Array,
         into: Collector | None,
     ) -> None:
-        """Do both halves for columns that are all independent of each other; see `Contributions`."""
+        """Do both halves of a pass, if all columns are independent of each other; see `Contributions`."""
         assert log_weights is not None, "EM's"
         assert into is None or isinstance(into, Tally), "of these blocks"
         packed = (self.means, self.scales, self.column_normalizers)
@@ -221,7 +221,7 @@ class Densities(Packed):
 
 
 class Tally(ColumnTally):
-    """Weighted sums of deviations from shifts, from which statistics follow; those of other rows can be added."""
+    """Weighted sums of deviations from shifts, from which statistics follow; tallies of other rows can be added."""
 
     def __init__(self, layout: MatrixLayout, shifts: Array, densities: Densities | None = None):
         super().__init__(shifts)
@@ -231,7 +231,7 @@ class Tally(ColumnTally):
         self.gap_entropy = np.zeros(len(layout.starts) - 1)
 
     def collect(self, tile: Tile, responsibilities: Array, views: Numbers) -> None:
-        """Take in a tile's rows; see `Collector`."""
+        """Add a tile's rows; see `Collector`."""
         layout, XT, kinds = self.layout, tile.XT, tile.noted
         self.collect_columns(XT, kinds.columns, responsibilities, views)
         filling = self.densities
@@ -275,7 +275,7 @@ class Tally(ColumnTally):
             self._add_statistics(b, block_statistics(XT[layout.columns(b)].T, weights, is_matrix=True))
 
     def _add_statistics(self, b: int, statistics: Statistics) -> None:
-        """Take in what was found around the rows' own means, of a block with matrices."""
+        """Add statistics around the rows' own means, of a block with matrices."""
         columns = self.layout.columns(b)
         shifts = statistics.means - self.shifts[:, columns]
         firsts = statistics.counts[:, None] * shifts
@@ -285,23 +285,23 @@ class Tally(ColumnTally):
         self.layout.matrices(self.scatters, b)[:] += np.triu(whole)
 
     def add(self, other: Self) -> None:
-        """Take in what later rows gave."""
+        """Add the sums of later rows."""
         super().add(other)
         self.scatters += other.scatters
         self.gap_entropy += other.gap_entropy
 
     def again(self) -> Callable[[], Collector] | None:
-        """Around the means found, if squares have lost digits."""
+        """Return a factory of tallies around the means found if squares have lost digits, otherwise None."""
         return partial(Tally, self.layout, self.means(), self.densities) if self.is_far() else None
 
     def column_counts(self) -> Array:
-        """Of every column; a matrix block counts at its first one."""
+        """Counts of every column; a matrix block stores its counts at its first column."""
         counts: Array = self.counts[:, self.layout.counted_at]
         return counts
 
     def is_far(self) -> bool:
-        """Whether some shift is so far from the mean that the squares have lost digits."""
-        with np.errstate(invalid="ignore", over="ignore"):  # infinities are far
+        """True if a shift is so far from the mean that the squares have lost digits."""
+        with np.errstate(invalid="ignore", over="ignore"):  # overflow gives inf, which counts as far
             counts = self.column_counts()
             squares = self.firsts**2 / np.where(counts > 0, counts, 1.0)
             left = self._squares() - squares
@@ -316,26 +316,26 @@ class Tally(ColumnTally):
         return any(self._is_far(b, distances[:, self.layout.columns(b)].max(axis=1)) for b in doubtful.tolist())
 
     def _is_far(self, b: int, distances: Array) -> bool:
-        """Whether a matrix has lost digits in its narrowest direction; distances (n_components,), in variances."""
+        """True if a matrix has lost digits in its narrowest direction; distances (n_components,), in variances."""
         scatters = self.statistics_of([b])[0].scatters
         for scatter, distance in zip(scatters, distances, strict=True):
             if distance > 1.0:
                 variances = np.diagonal(scatter)
                 if not (variances > 0).all():
                     return True
-                deviations = np.sqrt(variances)  # one by one: products of tiny variances would vanish
+                deviations = np.sqrt(variances)  # divide twice: products of tiny variances would underflow
                 correlations = scatter / deviations[:, None] / deviations
                 if not distance <= FAR * np.linalg.eigvalsh(correlations)[0]:
                     return True
         return False
 
     def statistics(self) -> tuple[Statistics, ...]:
-        """Each block's."""
+        """Statistics of each block."""
         return self.statistics_of(range(len(self.layout.starts) - 1))
 
     def statistics_of(self, blocks: Iterable[int]) -> tuple[Statistics, ...]:
-        """Some blocks'."""
-        with np.errstate(invalid="ignore", over="ignore"):  # what is too large is not finite, and collapses
+        """Statistics of the given blocks."""
+        with np.errstate(invalid="ignore", over="ignore"):  # overflow gives inf, which is handled as a collapse
             return tuple(map(self._statistics_of, blocks))
 
     def _statistics_of(self, b: int) -> Statistics:
@@ -369,7 +369,7 @@ class Tally(ColumnTally):
 
 
 def warm_up() -> None:
-    """Compile everything for double precision, or read it from disk, before it is needed."""
+    """Compile all kernels for double precision, or load them from disk, before they are needed."""
     family_kernels.warm_up()
     X, one = np.zeros((2, 4)), np.ones((1, 1, 2))
     X[1, 1] = X[1, 3] = np.nan

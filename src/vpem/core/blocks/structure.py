@@ -1,4 +1,4 @@
-"""Which families the columns of a mixed block have, and where the parameters of each are."""
+"""Families of the columns of a mixed block, and the positions of their parameters."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from vpem.core.blocks.families import GAUSSIAN, Family
 from vpem.core.blocks.zeros import LOG_NORMAL, NORMAL, Zeros
 
 KINDS: dict[str, type[Family]] = {kind.kind: kind for kind in (Categorical, Counts, Poisson, Zeros, Angles)}
-"""Families of columns that are no Gaussians, by name."""
+"""Families of non-Gaussian columns, by name."""
 
-CODES: tuple[type[Family], ...] = tuple(KINDS.values())
-"""Their numbers in a block's `structure`; that of Gaussian columns is -1."""
+BY_CODE: dict[int, type[Family]] = {kind.code: kind for kind in KINDS.values()}
+"""Families of non-Gaussian columns, by their numbers in a block's `structure`; Gaussian columns have -1."""
 
 
 class Part(NamedTuple):
-    """One column that is no Gaussian."""
+    """One non-Gaussian column."""
 
     column: int
-    """In the block."""
+    """Number of the column in the block."""
     family: Family
     parameters: slice
-    """Where its parameters are in `others`."""
+    """Position of its parameters in `others`."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Families of a block's columns, None for Gaussian ones."""
+    """Families of a block's columns; None for Gaussian columns."""
 
     families: tuple[Family | None, ...]
 
     @staticmethod
     def of(block: Block) -> Structure:
-        """A block's own."""
+        """Return the structure of a block."""
         structure = np.ascontiguousarray(block.structure)
         return _read_structure(structure.tobytes(), structure.shape[0])
 
@@ -53,7 +53,7 @@ class Structure:
 
     @cached_property
     def others(self) -> tuple[Part, ...]:
-        """The other columns."""
+        """Non-Gaussian columns."""
         found, start = [], 0
         for column, family in enumerate(self.families):
             if family is not None:
@@ -63,12 +63,12 @@ class Structure:
 
     @cached_property
     def n_parameters(self) -> int:
-        """Numbers in `others`, for each component."""
+        """Number of parameters in `others` per component."""
         return sum(part.family.n_parameters for part in self.others)
 
     @cached_property
     def statistics(self) -> tuple[slice, ...]:
-        """Where the statistics of each other column are."""
+        """Positions of the statistics of each non-Gaussian column."""
         found, start = [], 0
         for part in self.others:
             found.append(slice(start, start + part.family.n_statistics))
@@ -76,7 +76,7 @@ class Structure:
         return tuple(found)
 
     def strange(self, X: Array) -> tuple[int, int] | None:
-        """Row and column of the first value of X, (n_rows, n_columns), that is none of its family; None: all are."""
+        """Row and column of the first value of X, (n_rows, n_columns), outside its family's support; or None."""
         for part in self.others:
             rows = np.flatnonzero(part.family.is_strange(X[:, part.column]))
             if len(rows):
@@ -84,7 +84,7 @@ class Structure:
         return None
 
     def complaint(self, value: float, column: int, name: object) -> str:
-        """What is wrong with such a value of a column of some name."""
+        """Return the message for an invalid value of a column with this name."""
         family = self.families[column]
         assert family is not None, "Gaussian columns take all numbers"
         expected, _, remedy = family.expects.partition("; ")
@@ -92,27 +92,27 @@ class Structure:
         return f"{text}; {remedy}" if remedy else text
 
     def array(self) -> Array:
-        """(n_columns, 2): number and argument of each family."""
-        pairs = [(-1.0, 0.0) if own is None else (CODES.index(type(own)), own.argument) for own in self.families]
+        """Number and argument of each family; (n_columns, 2)."""
+        pairs = [(-1.0, 0.0) if own is None else (own.code, own.argument) for own in self.families]
         return np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
 
 @lru_cache(maxsize=256)
 def _read_structure(content: bytes, n_columns: int) -> Structure:
     pairs = np.frombuffer(content, dtype=np.float64).reshape(n_columns, 2)
-    if not np.isin(pairs[:, 0], np.arange(-1, len(CODES))).all():
+    if not np.isin(pairs[:, 0], [-1, *BY_CODE]).all():
         raise ValueError("expected families that this version knows, got others")
-    return Structure(tuple(None if code < 0 else CODES[int(code)](float(value)) for code, value in pairs))
+    return Structure(tuple(None if code < 0 else BY_CODE[int(code)](float(value)) for code, value in pairs))
 
 
 @lru_cache(maxsize=256)
 def parse_families(texts: Sequence[str]) -> Structure:
-    """Structure of columns whose families are given as texts."""
+    """Structure of columns whose families are given as strings."""
     return Structure(tuple(map(parse_family, texts)))
 
 
 def parse_family(text: str) -> Family | None:
-    """A family from its text; None for "gaussian".
+    """Return the family with this string; None for "gaussian".
 
     Raises
     ------

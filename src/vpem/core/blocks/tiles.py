@@ -1,6 +1,6 @@
-"""Tiles of rows, and what a pass does with one: add its contributions, collect its statistics.
+"""Tiles of rows, and the two steps of a pass over a tile: add its contributions, collect its statistics.
 
-A tile is held with columns before rows, in the order of the blocks, so that vector instructions run along rows.
+A tile is stored with columns before rows, in the order of the blocks, so that vector instructions run along rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Layout:
-    """Where each block's columns are, in the order of the blocks."""
+    """Positions of each block's columns, in the order of the blocks."""
 
     starts: Numbers
     """(n_blocks + 1,): first column of each block."""
@@ -32,45 +32,45 @@ class Layout:
 
     @property
     def n_columns(self) -> int:
-        """Columns of all blocks."""
+        """Number of columns of all blocks."""
         return int(self.starts[-1])
 
     @cached_property
     def widths(self) -> Numbers:
-        """(n_blocks,): numbers of columns."""
+        """Number of columns of each block; (n_blocks,)."""
         return np.diff(self.starts)
 
     def columns(self, b: int) -> slice:
-        """A block's columns."""
+        """Columns of a block."""
         return slice(int(self.starts[b]), int(self.starts[b + 1]))
 
 
 def first_columns(widths: Sequence[int]) -> Numbers:
-    """First column of each block with so many columns, and the number of all; (n_blocks + 1,)."""
+    """First column of each block, given their numbers of columns, then the total; (n_blocks + 1,)."""
     return np.concatenate([[0], np.cumsum(np.array(widths, dtype=np.int64))]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Some rows, as the kernels expect them."""
+    """Rows in the memory layout that the kernels expect."""
 
     XT: Array
-    """(n_columns, n_rows)"""
+    """(n_columns, n_rows): values, columns in the order of the blocks."""
     rows: slice
-    """Which rows of the table these are."""
+    """Position of the rows in the table."""
     noted: Any = None
-    """What the blocks noted about its gaps, for both halves of a pass; see `Packed.look`."""
+    """The blocks' analysis of the tile's gaps, for both halves of a pass; see `Packed.look`."""
 
 
 class Collector(ABC):
-    """What a pass collects, by each block's own view of the responsibilities; that of other rows can be added."""
+    """Sums that a pass collects, weighted by each block's view of the responsibilities; collectors can be added."""
 
     takes_rows: bool = False
-    """Whether `collect_rows` works."""
+    """True if `collect_rows` is supported."""
 
     @abstractmethod
     def collect(self, tile: Tile, responsibilities: Array, views: Numbers) -> None:
-        """Take in the rows of a tile.
+        """Add the rows of a tile.
 
         Parameters
         ----------
@@ -82,26 +82,26 @@ class Collector(ABC):
 
     @abstractmethod
     def add(self, other: Self) -> None:
-        """Take in what later rows gave."""
+        """Add the sums of later rows."""
 
     def collect_rows(self, chunk: Rows, responsibilities: Array, order: NDArray[np.intp]) -> None:
-        """Take in rows (n_rows, n_columns) as they lie in memory, by one view (n_components, n_rows)."""
+        """Add rows (n_rows, n_columns) in their order in memory, weighted by one view (n_components, n_rows)."""
         raise NotImplementedError
 
     def statistics(self) -> tuple[Statistics, ...]:
-        """Each block's."""
+        """Statistics of each block."""
         raise NotImplementedError
 
     def again(self) -> Callable[[], Collector] | None:
-        """An empty collector with which to visit the rows once more, if this one has lost digits."""
+        """Return a factory of collectors for a second visit of the rows; None if no digits were lost."""
         return None
 
 
 class Contributions(ABC):
-    """What blocks add to the network's sum."""
+    """Contributions of blocks to the network's sum."""
 
     takes_rows: bool = False
-    """Whether `pass_rows` works."""
+    """True if `pass_rows` is supported."""
 
     @abstractmethod
     def add(self, tile: Tile, targets: Numbers, out: Array) -> None:
@@ -111,7 +111,7 @@ class Contributions(ABC):
         ----------
         tile : Tile
         targets : array of shape (n_columns,)
-            Place of each column's block in `out`.
+            Index of each column's block in `out`.
         out : array of shape (n_targets, n_components, n_rows)
         """
 
@@ -125,56 +125,56 @@ class Contributions(ABC):
         entropies: Array,
         into: Collector | None,
     ) -> None:
-        """Do both halves of a pass at once, where the sum is exact and nothing is missing: each row is read once.
+        """Do both halves of a pass at once, reading each row once; requires an exact sum and rows without gaps.
 
         Parameters
         ----------
         chunk : array of shape (n_rows, n_columns)
-            Rows as they lie in memory, in the order of the table.
+            Rows of the table, with columns in the order of the table.
         order : array of shape (n_columns,)
             The table's columns, block by block.
         log_weights : array of shape (1, n_components), optional
         scores : array of shape (1, n_rows)
-            To be set.
+            Output, overwritten.
         counts, entropies : arrays of shape (1, n_components) and (1,)
-            To be added to.
+            Outputs, added to.
         into : Collector, optional
-            With `takes_rows`.
+            Its `takes_rows` is True.
         """
         raise NotImplementedError
 
 
 class Packed(Contributions):
-    """Blocks as a pass over the rows needs them."""
+    """Blocks, packed for a pass over the rows."""
 
     layout: Layout
 
     def look(self, XT: Array, has_gaps: NDArray[np.bool_]) -> Any:
-        """What both halves of a pass need to know of a tile's gaps; the tile keeps it as `noted`.
+        """Analyse a tile's gaps for both halves of a pass; the tile stores the result as `noted`.
 
         Parameters
         ----------
         XT : array of shape (n_columns, n_rows)
         has_gaps : array of shape (n_columns,)
-            Where there may be some.
+            True for columns that may have gaps.
         """
         del XT, has_gaps
 
     @abstractmethod
     def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
-        """How to make an empty collector of statistics, in which gaps are filled in as these blocks expect them.
+        """Return a factory of empty collectors of statistics, which fill in gaps by the parameters of these blocks.
 
         Parameters
         ----------
         means, variances : arrays of shape (n_columns,)
-            Of all rows, in the order of the blocks.
+            Moments of all rows, in the order of the blocks.
         centres : array of shape (n_components, n_columns), optional
-            Where the rows of each component will be; by default, where the blocks' means are.
+            Expected location of the rows of each component; by default, the blocks' means.
         """
 
 
 class Distances(Contributions):
-    """Minus half the squared distances to centres, which blocks contribute in k-means; a gap adds nothing."""
+    """Minus half the squared distances to centres: contributions of blocks in k-means; a gap adds nothing."""
 
     takes_rows = True
 
@@ -184,11 +184,11 @@ class Distances(Contributions):
         self.columns = np.arange(centres.shape[1])
 
     def add(self, tile: Tile, targets: Numbers, out: Array) -> None:
-        """Add a tile's."""
+        """Add a tile's contributions; see `Contributions`."""
         kernels.add_columns(tile.XT, self.columns, self.centres, self.ones, self.zeros, targets, out)
 
     def add_rows(self, chunk: Rows, order: NDArray[np.intp], out: Array) -> None:
-        """Add those of rows as they lie in memory to (n_centres, n_rows)."""
+        """Add the contributions of rows, in the order of the table's columns, to (n_centres, n_rows)."""
         kernels.add_row_distances(np.ascontiguousarray(chunk), as_in_table(self.centres, order), out)
 
     def pass_rows(
@@ -201,7 +201,7 @@ class Distances(Contributions):
         entropies: Array,  # noqa: ARG002
         into: Collector | None,
     ) -> None:
-        """Give each row to the nearest centre; see `Contributions`."""
+        """Assign each row to the nearest centre; see `Contributions`."""
         distances = np.zeros((1, len(self.centres), len(chunk)))
         self.add_rows(chunk, order, distances[0])
         kernels.respond_nearest(distances, scores, counts)
@@ -219,22 +219,22 @@ class ColumnTally(Collector):
         self.counts, self.firsts, self.seconds = np.zeros((3, *shifts.shape))
 
     def collect(self, tile: Tile, responsibilities: Array, views: Numbers) -> None:
-        """Take in the rows of a tile; see `Collector`."""
+        """Add the rows of a tile; see `Collector`."""
         self.collect_columns(tile.XT, np.arange(len(tile.XT)), responsibilities, views)
 
     def collect_columns(self, XT: Array, columns: Numbers, responsibilities: Array, views: Numbers) -> None:
-        """Take in some columns."""
+        """Add the given columns of a tile."""
         sums = self.counts, self.firsts, self.seconds
         kernels.collect_columns(XT, columns, self.shifts, responsibilities, views, *sums)
 
     def collect_rows(self, chunk: Rows, responsibilities: Array, order: NDArray[np.intp]) -> None:
-        """Take in rows as they lie in memory; see `Collector`."""
+        """Add rows in their order in memory; see `Collector`."""
         sums = np.zeros((3, *self.shifts.shape))
         kernels.collect_rows(np.ascontiguousarray(chunk), as_in_table(self.shifts, order), responsibilities, *sums)
         self.counts, self.firsts, self.seconds = sums[:, :, order]
 
     def add(self, other: Self) -> None:
-        """Take in what later rows gave."""
+        """Add the sums of later rows."""
         for name in ("counts", "firsts", "seconds"):
             getattr(self, name)[...] += getattr(other, name)
 
@@ -244,17 +244,17 @@ class ColumnTally(Collector):
         return counts
 
     def means(self) -> Array:
-        """Weighted means of all columns; the shift where there are no rows. (n_components, n_columns)."""
+        """Weighted means of all columns, (n_components, n_columns); the shift for components without rows."""
         counts = self.column_counts()
         means: Array = self.shifts + self.firsts / np.where(counts > 0, counts, 1.0)
         return means
 
 
 def columns_first(rows: Rows, order: NDArray[np.intp]) -> Array:
-    """Some rows as a tile has them, in double precision; (n_columns, n_rows), the columns in a given order.
+    """Return rows as a tile stores them: (n_columns, n_rows), double precision, the columns in a given order.
 
-    A view, if that is how they lie in memory; not of an array that is read-only, as for that every kernel would have
-    to be compiled again.
+    The result is a view if the rows already have this layout in memory. A read-only array is copied, because every
+    kernel would have to be compiled again for read-only arrays.
     """
     first = int(order[0]) if len(order) else 0
     in_order = bool((order == np.arange(first, first + len(order))).all())
@@ -263,5 +263,5 @@ def columns_first(rows: Rows, order: NDArray[np.intp]) -> Array:
 
 
 def as_in_table(packed: Array, order: NDArray[np.intp]) -> Array:
-    """Parameters (n_components, n_columns) in the order of the blocks, put into the order of the table."""
+    """Reorder parameters (n_components, n_columns) from the order of the blocks to the order of the table."""
     return np.ascontiguousarray(packed[:, np.argsort(order)])

@@ -1,4 +1,4 @@
-"""Responsibilities and weights of components: the part of EM that is the same for every density."""
+"""Responsibilities and weights of components: the part of EM that does not depend on the density."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Array = NDArray[np.float64]
 EPSILON = float(np.finfo(np.float64).eps)
 
 TINY_COUNT = 10 * EPSILON
-"""Added to every count, as scikit-learn does, so that an empty component divides by something."""
+"""Added to every count, as in scikit-learn, to avoid division by zero for an empty component."""
 
 LOWEST = -1e300
-"""Least contribution of a row: minus infinity would turn into NaN where a network takes zero times it."""
+"""Lower bound of a row's contribution: minus infinity would become NaN where a network multiplies it by zero."""
 
 
 def normalize(log_joint: Array) -> tuple[Array, Array]:
-    """Responsibilities and log-likelihoods of rows (equation 4), without leaving log space too early.
+    """Responsibilities and log-likelihoods of rows (equation 4), by the log-sum-exp method.
 
     Parameters
     ----------
     log_joint : array of shape (..., n_components)
-        Log of weight times density.
+        Logarithms of weight times density.
 
     Returns
     -------
@@ -37,9 +37,9 @@ def normalize(log_joint: Array) -> tuple[Array, Array]:
 
 
 def n_present(counts: Array) -> Array:
-    """How many rows some party has, from sums of responsibilities; (..., n_components) to (...).
+    """Number of rows that at least one party has, from sums of responsibilities; (..., n_components) to (...).
 
-    Responsibilities of such a row add up to one; of others, to zero.
+    Responsibilities of such a row add up to one; those of other rows add up to zero.
     """
     found: Array = np.maximum(np.rint(counts.sum(axis=-1)), 1.0)
     return found

@@ -1,7 +1,7 @@
 """Amounts that are often exactly zero: a share of zeros, and a log-normal or Gaussian distribution of the rest.
 
-The variance of the rest has a lower bound, a share of that of all rows. Otherwise a few equal amounts would make a
-component of their own, whose density grows without limit.
+The variance of the rest has a lower bound, a share of the variance in all rows. Otherwise a few equal amounts could
+form a component of their own, whose density is unbounded.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from vpem.core.blocks.families import TINY_ROWS, Smooth
 LOG_NORMAL, NORMAL = 1.0, 0.0
 
 LEAST_SHARE = 1e-9
-"""Shares of zeros are at least this, and at most 1 minus this."""
+"""Shares of zeros are between this and 1 minus this."""
 
 LEAST_VARIANCE = 0.01
-"""Of the rest, within a component: as a share of the variance in all rows."""
+"""Lower bound of the variance of the rest within a component, as a share of the variance in all rows."""
 
 FAR = 1e4
-"""Squared distance, in variances, of the centre from the mean of the rest from which on squares lose digits."""
+"""Squared distance of the centre from the mean of the rest, in variances, beyond which squares lose digits."""
 
 SHARE, MEAN, VARIANCE, BOUND, CENTRE, SCALE = range(6)
 
@@ -32,13 +32,13 @@ SHARE, MEAN, VARIANCE, BOUND, CENTRE, SCALE = range(6)
 class Zeros(Smooth):
     """Parameters (n_components, 6): share of zeros; mean and variance of the other values, or of their logarithms.
 
-    The rest is the same for all components: the bound of the variance, and the centre and scale of the statistics.
-    Sums of squares around a centre near the mean of the rest lose no digits: no component's variance is below the
-    bound.
+    The other parameters are the same for all components: the bound of the variance, and the centre and scale of the
+    statistics. Sums of squares around a centre near the mean of the rest lose no digits, because no component's
+    variance is below the bound.
     """
 
     kind = "zeros"
-    is_density = True
+    code = 3
 
     def __post_init__(self) -> None:
         if self.argument not in (LOG_NORMAL, NORMAL):
@@ -49,27 +49,27 @@ class Zeros(Smooth):
 
     @property
     def is_log(self) -> bool:
-        """Whether the rest is log-normal."""
+        """True if the rest is log-normal."""
         return self.argument == LOG_NORMAL
 
     @property
     def n_parameters(self) -> int:
-        """With those that all components share."""
+        """Number of parameters, including those that all components share."""
         return 6
 
     @property
     def n_free(self) -> int:
-        """Share, mean and variance."""
+        """Number of free parameters: share, mean and variance."""
         return 3
 
     @property
     def n_statistics(self) -> int:
-        """Zeros, others, sum and sum of squares."""
+        """Number of statistics: zeros, others, sum and sum of squares."""
         return 4
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters."""
+        """Names of the parameters."""
         of = "log_" if self.is_log else ""
         return "share_of_zeros", f"{of}mean", f"{of}variance", "least_variance", "centre", "scale"
 
@@ -82,7 +82,7 @@ class Zeros(Smooth):
             raise ValueError("expected a positive scale of amounts, got another")
 
     def to_vector(self, parameters: Array) -> Array:
-        """Log-odds, mean, log of the variance."""
+        """Log-odds of the share, mean, log of the variance."""
         share = parameters[:, SHARE]
         return np.stack(
             [np.log(share) - np.log1p(-share), parameters[:, MEAN], np.log(parameters[:, VARIANCE])], axis=1
@@ -97,14 +97,14 @@ class Zeros(Smooth):
         return found
 
     def transform(self, x: Array, parameters: Array) -> Array:
-        """Whether it is zero, whether it is not, its standardized logarithm (or itself), and its square."""
+        """Indicators of zero and of the rest, the standardized value (or its logarithm), and its square."""
         is_rest = x > 0 if self.is_log else ~np.isnan(x) & (x != 0)
         y = np.where(is_rest, x, 1.0)
         y = np.where(is_rest, ((np.log(y) if self.is_log else y) - parameters[0, CENTRE]) / parameters[0, SCALE], 0.0)
         return np.stack([(x == 0).astype(np.float64), is_rest.astype(np.float64), y, y**2])
 
     def is_strange(self, x: Array) -> NDArray[np.bool_]:
-        """Negative amounts have no logarithm."""
+        """True for negative amounts if the rest is log-normal."""
         return x < 0 if self.is_log else np.zeros(len(x), dtype=bool)
 
     @property
@@ -113,7 +113,7 @@ class Zeros(Smooth):
         return "amounts of at least 0; correct it, leave it empty, or fit the column as zeros:gaussian or gaussian"
 
     def natural(self, parameters: Array) -> Array:
-        """See `Smooth`; the logarithm's own derivative belongs to the density."""
+        """See `Smooth`; the density includes the derivative of the logarithm."""
         share, mean, variance, _, centre, scale = parameters.T
         moved, squared = (mean - centre) / scale, variance / scale**2
         rest = np.log1p(-share) - 0.5 * np.log(2 * np.pi * variance) - moved**2 / (2 * squared)
@@ -123,7 +123,7 @@ class Zeros(Smooth):
         )
 
     def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:  # noqa: ARG002 (of categories)
-        """Moments; what depends on no row stays."""
+        """Compute shares, means and variances; parameters without rows keep their previous values."""
         zeros, rest, first, second = statistics.T
         found, total = previous.copy(), zeros + rest
         there, has_rest = total > TINY_ROWS, rest > TINY_ROWS
@@ -138,7 +138,7 @@ class Zeros(Smooth):
         return found
 
     def first(self, mean: float, variance: float) -> Array:
-        """Half of the rows are zeros."""
+        """See `Family`; half of the rows are zeros."""
         if self.is_log:
             centre, scale = float(np.log(max(mean, np.finfo(float).tiny))), 1.0
         else:
@@ -146,26 +146,26 @@ class Zeros(Smooth):
         return np.array([[0.5, centre, scale**2, 0.0, centre, scale]])
 
     def can_be_constant(self, value: float) -> bool:
-        """Zeros; other amounts have no spread."""
+        """True for zero; other constant amounts have no variance."""
         return value == 0
 
     def recentre(self, everything: Array) -> Array:
-        """Move the centre to the mean of the rest if it is far away, because zeros count in a column's mean."""
+        """Move the centre to the mean of the rest if it is far away: a column's mean includes the zeros."""
         _, mean, variance, _, centre, scale = everything.T
         is_far, found = np.square(mean - centre) > FAR * variance, everything.copy()
         found[:, CENTRE] = np.where(is_far, mean, centre)
-        found[:, VARIANCE] = np.where(is_far, scale**2, variance)  # that from there may be rounding alone
+        found[:, VARIANCE] = np.where(is_far, scale**2, variance)  # around a far centre it may be mere rounding
         return found
 
     def settle(self, everything: Array) -> Array:
-        """With the bound of the variance."""
+        """Set the bound of the variance."""
         variance = everything[:, VARIANCE]
         found = everything.copy()
         found[:, BOUND] = LEAST_VARIANCE * variance
         return found
 
     def start(self, values: Array, everything: Array) -> Array:
-        """More zeros or fewer, as the value is, which is the mean of the others."""
+        """See `Family`; a zero raises the share of zeros, another value lowers it and is the mean of the rest."""
         found = np.repeat(everything, len(values), axis=0)
         is_rest = values > 0 if self.is_log else values != 0
         found[:, SHARE] = 0.5 * (found[:, SHARE] + ~is_rest)
@@ -176,7 +176,7 @@ class Zeros(Smooth):
 
     @property
     def n_features(self) -> int:
-        """Whether it is zero, and the rest in deviations."""
+        """Number of features: an indicator of the rest, and the rest in standard deviations."""
         return 2
 
     def features(self, x: Array, everything: Array) -> Array:
@@ -189,7 +189,7 @@ class Zeros(Smooth):
         return found
 
     def _rest(self, parameters: Array) -> tuple[Array, Array]:
-        """Means and variances of the other values."""
+        """Means and variances of the nonzero values."""
         mean, variance = parameters[:, MEAN], parameters[:, VARIANCE]
         if not self.is_log:
             return mean, variance
@@ -198,17 +198,17 @@ class Zeros(Smooth):
             return expected, expected**2 * np.expm1(variance)
 
     def means(self, parameters: Array) -> Array:
-        """Zeros included."""
+        """Means, zeros included."""
         found: Array = (1 - parameters[:, SHARE]) * self._rest(parameters)[0]
         return found
 
     def deviations(self, parameters: Array) -> Array:
-        """Likewise."""
+        """Standard deviations, zeros included."""
         (mean, variance), share = self._rest(parameters), parameters[:, SHARE]
         return np.sqrt((1 - share) * (variance + share * mean**2))
 
     def log_units(self, x: Array, parameters: Array, weights: Array) -> Array:
-        """See `Density`: the deviation of all that is not zero, or of its logarithm; 0 at zeros and gaps."""
+        """See `Density`: log of the deviation of nonzero values, or of their logarithms; 0 at zeros and gaps."""
         share, mean, variance, *_ = parameters.T
         shares = weights * (1 - share)
         shares = shares / shares.sum()

@@ -1,1 +1,1 @@
-"""What all agents decide together, as functions of what they know: starts, stops, repairs."""
+"""Decisions that all agents make together, as functions of shared data: starts, stops, repairs."""

@@ -1,16 +1,16 @@
-"""Which rows belong together, from labels of local clusters alone.
+"""Clustering of rows from the labels of local clusters alone.
 
-A row's codes, one for each hub, make a *cell*: rows with the same codes cannot be told apart. A group of cells has,
-at each hub, a *profile*: the shares of the hub's local clusters in it. For squared distances D between the centres of
-local clusters, the squared distance of cluster l to the mean of a group with profile p is ``(D p)_l - p' D p / 2``:
-the distances are enough, and no centre is needed. A hub that lacks a row adds nothing, as in k-means with gaps.
+A row's codes, one for each hub, make a *cell*: rows with the same codes are indistinguishable. A group of cells has a
+*profile* at each hub: the shares of the hub's local clusters in the group. For squared distances D between the
+centres of local clusters, the squared distance of cluster l to the mean of a group with profile p is
+``(D p)_l - p' D p / 2``. The distances suffice; the centres are not needed. A hub that lacks a row adds nothing, as
+in k-means with gaps.
 
-Cells are clustered in several tries, which cost no message. K-means begins, with hubs that count for more or less
-from try to try: no scale of columns is the right one for all mixtures. A few iterations of EM follow, of the mixture
-that the study is about as well as cells can tell it: in each component, a hub's rows have a covariance of their own,
-between local clusters (their places follow from the distances, but for a rotation) and within them. The likelihood
-says which try is the best. With many iterations, EM would go where the coarse cells are explained best, and not the
-rows.
+Cells are clustered in several tries, which need no message. Each try starts with k-means. The weights of the hubs
+differ from try to try, because no single scale of columns suits all mixtures. A few iterations of EM follow, which
+approximate the mixture of the study at the resolution of cells: in each component, a hub's rows have a covariance of
+their own, between local clusters (whose places follow from the distances, up to a rotation) and within them. The try
+with the highest likelihood is kept. With many iterations, EM would fit the coarse cells rather than the rows.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ Integers = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 
 N_TRIES = 8
-"""Of which the most likely is taken."""
+"""Number of tries, of which the one with the highest likelihood is kept."""
 
 MOST_CELLED = 2**14
-"""Rows whose cells are clustered; the others go to the most probable component."""
+"""Maximum number of rows whose cells are clustered; the others are assigned to their most probable component."""
 
 KMEANS_ITERATIONS = 100
 EM_ITERATIONS = 10
-"""On cells, at most."""
+"""Maximum numbers of iterations on cells."""
 
 DIVERSITY = 1.0
-"""Deviation of the logarithm of how much a hub counts in a try."""
+"""Standard deviation of the logarithm of a hub's weight in a try."""
 
 LEAST_VARIANCE = 1e-3
-"""Within local clusters, in units of the columns' variances."""
+"""Smallest variance within local clusters, in units of the columns' variances."""
 
 NEGLIGIBLE = 1e-6
-"""Part of the largest dimension that is no more than the rounding of distances."""
+"""Eigenvalue, relative to the largest, below which a dimension is attributed to the rounding of distances."""
 
 NO_LABEL = -1
-"""Of a row that no hub has."""
+"""Label of a row that no hub has."""
 
 
 class Cells(NamedTuple):
-    """Different combinations of local labels."""
+    """Distinct combinations of local labels."""
 
     codes: Codes
     """(n_cells, n_hubs): local clusters, or `ABSENT`."""
     weights: Array
     """(n_cells,): number of rows."""
     distances: Array
-    """(n_hubs, n_codes, n_codes): squared, between centres of local clusters; zeros beyond the last one."""
+    """(n_hubs, n_codes, n_codes): squared distances between centres of local clusters; zeros beyond the last one."""
     spreads: Array
     """(n_hubs, n_codes): mean squared distance of rows to their centre."""
     places: Array
-    """(n_hubs, n_codes, n_dimensions): of the centres, but for a rotation; zeros beyond the dimensions of a hub."""
+    """(n_hubs, n_codes, n_dimensions): places of the centres, up to a rotation; zeros beyond a hub's dimensions."""
     n_columns: Array
-    """(n_hubs,): of each hub."""
+    """(n_hubs,): number of columns of each hub."""
 
     @property
     def overall(self) -> Array:
@@ -75,9 +75,9 @@ class Cells(NamedTuple):
         return self.profiles(np.ones((len(self.weights), 1)), np.zeros((*self.spreads.shape, 1)))
 
     def profiles(self, shares: Array, before: Array) -> Array:
-        """Profiles of groups, (n_hubs, n_codes, n_groups), from the share (n_cells, n_groups) of cells in each.
+        """Profiles of groups, (n_hubs, n_codes, n_groups), from the shares (n_cells, n_groups) of cells in each.
 
-        A hub that lacks all rows of a group keeps its profile from before.
+        A hub that lacks all rows of a group keeps its profile in `before`.
         """
         counts = np.zeros(before.shape)
         cell_kernels.count_codes(self.codes, shares * self.weights[:, None], counts)
@@ -87,7 +87,7 @@ class Cells(NamedTuple):
         return found
 
     def at(self, cells: NDArray[np.intp]) -> Array:
-        """Profiles of single cells, (n_hubs, n_codes, n_chosen); a hub that lacks one has that of all cells."""
+        """Profiles of single cells, (n_hubs, n_codes, n_chosen); at a hub that lacks a cell, that of all cells."""
         codes = self.codes[cells].T
         found = (np.arange(ABSENT + 1)[:, None] == codes[:, None, :]).astype(np.float64)
         return np.where((codes == ABSENT)[:, None, :], self.overall, found)
@@ -100,11 +100,11 @@ class Cells(NamedTuple):
         return found
 
     def weigh(self, factors: Array) -> Cells:
-        """The same cells with hubs that count for more or less, (n_hubs,)."""
+        """Return the cells with the hubs' distances multiplied by factors, (n_hubs,)."""
         return self._replace(distances=self.distances * factors[:, None, None])
 
     def sums(self, tables: Array) -> Array:
-        """What each cell's codes add up to; (n_cells, n_groups)."""
+        """Sums of table entries at each cell's codes; (n_cells, n_groups)."""
         return look_up(self.codes, tables)
 
 
@@ -116,7 +116,7 @@ def look_up(codes: Codes, tables: Array) -> Array:
 
 
 def make_cells(codes: Codes, found: Sequence[LocalLabels], n_columns: Sequence[int]) -> Cells:
-    """The cells of some rows, (n_rows, n_hubs), of which no row is absent everywhere."""
+    """Return the cells of rows with the given codes, (n_rows, n_hubs); every row is present at some hub."""
     keys = np.ascontiguousarray(codes).view(np.dtype((np.void, codes.shape[1]))).ravel()
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
     distances, spreads = np.zeros((len(found), ABSENT + 1, ABSENT + 1)), np.zeros((len(found), ABSENT + 1))
@@ -131,7 +131,7 @@ def make_cells(codes: Codes, found: Sequence[LocalLabels], n_columns: Sequence[i
 
 
 def cluster_cells(cells: Cells, n_clusters: int, rng: np.random.Generator) -> tuple[Array, float]:
-    """Weighted k-means of cells, from k-means++: shares (n_cells, n_clusters) of zeros and ones, and the inertia.
+    """Cluster cells by weighted k-means, from k-means++; return hard shares (n_cells, n_clusters) and the inertia.
 
     A cluster that loses all its cells keeps its mean.
     """
@@ -150,12 +150,12 @@ def cluster_cells(cells: Cells, n_clusters: int, rng: np.random.Generator) -> tu
 
 
 def fit_cells(cells: Cells, shares: Array) -> tuple[Array, Array, float]:
-    """EM on cells from the shares of k-means.
+    """Run EM on cells, starting from the shares of k-means.
 
     Returns
     -------
     tables : array of shape (n_hubs, n_codes, n_components)
-        Log-densities of local clusters; zeros for what is absent.
+        Log-densities of local clusters; zeros for the code `ABSENT`.
     log_weights : array of shape (n_components,)
     bound : float
         Log-likelihood per row.
@@ -170,10 +170,10 @@ def fit_cells(cells: Cells, shares: Array) -> tuple[Array, Array, float]:
 
 
 def log_densities(cells: Cells, profiles: Array) -> Array:
-    """Mean log-density of each local cluster's rows in components with these profiles, but for a constant.
+    """Mean log-density of each local cluster's rows in components with these profiles, up to a constant.
 
-    A hub's rows are Gaussian in each component. Between local clusters their covariance is that of the places; within
-    them rows spread evenly in all directions, also in those that the places do not reach.
+    A hub's rows are Gaussian in each component. Between local clusters their covariance is that of the places. Within
+    local clusters it is isotropic, including the dimensions that the places do not span.
     """
     places, n_columns = cells.places, cells.n_columns[:, None]
     n_dimensions = places.shape[2]
@@ -192,7 +192,7 @@ def log_densities(cells: Cells, profiles: Array) -> Array:
 
 
 def find_places(distances: Array, n_columns: int) -> Array:
-    """Points with given squared distances, (n, n), in as many dimensions as they need, by classical scaling."""
+    """Find points with given squared distances, (n, n), in as few dimensions as needed, by classical scaling."""
     centred = -0.5 * (distances - distances.mean(axis=0) - distances.mean(axis=1)[:, None] + distances.mean())
     values, vectors = np.linalg.eigh(centred)
     most = min(n_columns, max(1, int((values > NEGLIGIBLE * max(values[-1], 0.0)).sum())))
@@ -201,22 +201,22 @@ def find_places(distances: Array, n_columns: int) -> Array:
 
 
 def label_rows(found: Sequence[LocalLabels], n_columns: Sequence[int], n_clusters: int, seed: int) -> Integers:
-    """One label for each row, from the local labels of all hubs.
+    """Find one label for each row from the local labels of all hubs.
 
     Parameters
     ----------
     found : sequence of LocalLabels
-        Of each hub.
+        Local labels of each hub.
     n_columns : sequence of int
-        Of each hub.
+        Number of columns of each hub.
     n_clusters : int
     seed : int
 
     Returns
     -------
     array of shape (n_rows,)
-        From 0 to n_clusters - 1, or `NO_LABEL` for rows that no hub has. No label is left out if there are enough
-        rows: where there are too few different cells, rows of the largest cluster are dealt out.
+        From 0 to n_clusters - 1, or `NO_LABEL` for rows that no hub has. If there are enough rows, every label
+        occurs: where there are too few distinct cells, rows of the largest cluster are reassigned.
     """
     rng = np.random.default_rng(seed)
     codes = np.column_stack([own.codes for own in found])
@@ -240,7 +240,7 @@ def label_rows(found: Sequence[LocalLabels], n_columns: Sequence[int], n_cluster
 
 
 def _deal_out(labels: Integers, n_clusters: int, rng: np.random.Generator) -> Integers:
-    """Give each label that is left out half of the rows of the most frequent one, drawn at random."""
+    """Assign to each unused label half of the rows of the most frequent one, drawn at random."""
     labels = labels.copy()
     for label in range(n_clusters):
         counts = np.bincount(labels, minlength=n_clusters)
@@ -251,7 +251,7 @@ def _deal_out(labels: Integers, n_clusters: int, rng: np.random.Generator) -> In
 
 
 def _plus_plus(cells: Cells, n_clusters: int, rng: np.random.Generator) -> Array:
-    """Profiles of cells chosen by k-means++."""
+    """Choose cells by k-means++, and return their profiles."""
     picked = draw_candidates(rng, cells.weights, 1)
     closest = cells.sums(cells.squares(cells.at(picked)))[:, 0]
     while len(picked) < n_clusters:

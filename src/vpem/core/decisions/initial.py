@@ -1,7 +1,7 @@
-"""Starting points: from a shared seed alone, or from a k-means whose distances the network adds.
+"""Starting points, from a shared seed alone or from a k-means whose distances the network adds.
 
-Every function here is one party's own work; parties that share a seed draw the same numbers. Where a draw depends
-on sums of the network, which differ a little between roots, one party draws and floods what it drew.
+Each party calls these functions by itself; parties that share a seed draw the same numbers. Where a draw depends on
+sums of the network, which differ slightly between roots, one party draws and floods the result.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ FOLDS = 2
 
 KMEANS_TOL = 1e-4
 KMEANS_MAX_ITER = 300
-"""Of the k-means that EM starts from; scikit-learn's."""
+"""Tolerance and maximum number of iterations of the k-means from which EM starts; as in scikit-learn."""
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
-"""A centre that moves by less, relative to its size and its columns' deviation, has not moved."""
+"""Movement of a centre, relative to its size and its columns' deviation, that is attributed to rounding."""
 
 PATIENCE = 5
-"""Iterations without a new lowest inertia after which a root would end."""
+"""Number of iterations without a new lowest inertia after which a root votes to stop."""
 
 
 def shared_generator(seed: int, *purpose: int) -> np.random.Generator:
-    """Generator that every party can make by itself; other purposes, other numbers."""
+    """Return a generator that every party can make by itself; different purposes give different numbers."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=purpose))
 
 
 def shared_folds(seed: int, n_samples: int, n_folds: int) -> NDArray[np.intp]:
-    """The fold of each row, (n_samples,), from 0; folds differ by one row at most, and need no message."""
+    """Fold of each row, (n_samples,), from 0; sizes of folds differ by at most one row, and no message is needed."""
     return (shared_generator(seed, FOLDS).permutation(n_samples) % n_folds).astype(np.intp)
 
 
 def random_responsibilities(rng: np.random.Generator, n_samples: int, n_components: int) -> Array:
-    """Uniform draws, normalized; (n_samples, n_components)."""
+    """Draw responsibilities uniformly and normalize them; (n_samples, n_components)."""
     responsibilities = rng.random((n_samples, n_components))
     responsibilities /= responsibilities.sum(axis=1, keepdims=True)
     return responsibilities
 
 
 def random_rows(rng: np.random.Generator, n_samples: int, n_rows: int) -> NDArray[np.intp]:
-    """Different row numbers, all equally likely; (n_rows,)."""
+    """Draw distinct row numbers, all equally likely; (n_rows,)."""
     return rng.choice(n_samples, size=n_rows, replace=False).astype(np.intp)
 
 
 def movement_limit(tol: float, variances: Array, centres: Array, n_features: int) -> float:
-    """Squared movement of a block's centres that counts as none: its share of scikit-learn's limit, or rounding.
+    """Squared movement of a block's centres that counts as zero: its share of scikit-learn's limit, or rounding.
 
     Parameters
     ----------
@@ -61,17 +61,17 @@ def movement_limit(tol: float, variances: Array, centres: Array, n_features: int
     variances : array of shape (n_columns,)
     centres : array of shape (n_clusters, n_columns)
     n_features : int
-        Columns of all parties.
+        Number of columns of all parties.
     """
     rounding = float((ROUNDING**2 * (variances + centres**2)).sum())
     return max(tol * float(variances.sum()) / n_features, rounding)
 
 
 def lloyd_stop(settled: Any, inertia: Any, lowest: Any, since_lowest: Any) -> tuple[Any, Any, Any]:
-    """Whether a root would end Lloyd's algorithm, and what it remembers: one root's numbers, or arrays of all roots'.
+    """Decide if a root would end Lloyd's algorithm, and update its state; for one root, or arrays of all roots.
 
-    It would if its centres have not moved, or if its inertia has reached no new low for `PATIENCE` iterations: sums
-    that are not exact can make the algorithm go in circles.
+    A root would stop if its centres have not moved, or if its inertia has reached no new minimum for `PATIENCE`
+    iterations: inexact sums can make the algorithm cycle.
 
     Returns
     -------
@@ -82,12 +82,12 @@ def lloyd_stop(settled: Any, inertia: Any, lowest: Any, since_lowest: Any) -> tu
 
 
 def n_candidates(n_centres: int) -> int:
-    """How many rows k-means++ tries for each centre; as in scikit-learn."""
+    """Number of candidate rows that k-means++ draws for each centre; as in scikit-learn."""
     return 2 + int(math.log(n_centres))
 
 
 def potentials(closest: Array, distances: Array) -> Array:
-    """What each candidate would leave of some rows' distances (k-means++); the smallest total is chosen.
+    """Sum of rows' squared distances after each candidate is added (k-means++); the smallest one is chosen.
 
     Parameters
     ----------
@@ -104,14 +104,14 @@ def potentials(closest: Array, distances: Array) -> Array:
 
 
 def draw_candidates(rng: np.random.Generator, closest: Array, n_rows: int) -> NDArray[np.intp]:
-    """Rows drawn in proportion to their squared distance from the centres so far (k-means++).
+    """Draw rows in proportion to their squared distance from the centres so far (k-means++).
 
     Parameters
     ----------
     rng : numpy.random.Generator
     closest : array of shape (n_samples,)
-        Squared distance to the nearest centre, as one root sees it; small negative values (of a sum that is
-        not exact) count as zero. If every row lies on a centre, all are equally likely.
+        Squared distance to the nearest centre, as computed by one root; small negative values (of an inexact sum)
+        count as zero. If every row lies on a centre, all rows are equally likely.
     n_rows : int
 
     Returns

@@ -1,7 +1,7 @@
-"""A start from labels: one small message up from each party, and one down.
+"""A start from labels: one small message up the tree from each party, and one down.
 
 Roots send the labels of local clusters, packed to bits, to the server of a star or up a spanning tree. The agent at
-the top finds one label for each row from all of them, and the labels go down to all: everywhere the same bytes.
+the top computes one label for each row from all of them, and broadcasts the labels: every agent gets the same bytes.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ NOTHING: Bytes = np.empty(0, dtype=np.uint8)
 
 @dataclass(frozen=True)
 class Labels(Summation):
-    """Not a sum, but it goes the way of one: packets are joined on their way up, labels come down.
+    """Labels of rows, computed with the message schedule of a sum: packets are joined up the tree, labels sent down.
 
-    A term is a hub's packet (`vpem.core.network.packets`); the result has one label for each row. The shape says how
-    many rows and how many hubs there are.
+    A term is a hub's packet (`vpem.core.network.packets`); the result has one label for each row. The shape contains
+    the numbers of rows and hubs.
     """
 
     n_clusters: int
     seed: int
-    """Of the clustering at the top."""
+    """Seed of the clustering at the top."""
 
     @property
     def is_common(self) -> bool:
-        """All get the same labels."""
+        """True: all agents get the same labels."""
         return True
 
     def schedule(
@@ -69,22 +69,22 @@ class Labels(Summation):
         decision: bool,
         audience: frozenset[Position] | None = None,  # noqa: ARG002 (all need a start)
     ) -> list[Round[Position]]:
-        """The rounds of a star's sum, or of a tree's."""
+        """Rounds of the sum in a star or a tree."""
         parts = default_summation(network).schedule(network, position, values=values, decision=decision)
         return [part._replace(kind=LABELS) for part in parts]
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (the shape says it)
-        """At most all hubs' packets, or the labels."""
+        """Payload of at most all hubs' packets, or the labels."""
         most = max(shape.width * packet_bytes(shape.n_rows), packed_bytes(shape.n_rows, self.n_clusters + 1))
         return Payload(most, "u1", is_fixed=False)
 
     def begin(self, place: Place, carry: Memory, term: NDArray[Any] | None) -> Memory:  # noqa: ARG002 (nothing to carry)
-        """A root's packet; an agent that is alone has all packets already."""
+        """Return the state with a root's packet; a single agent has all packets already, and computes the labels."""
         packets = NOTHING if term is None else term
         return {"values": self._label(place, packets) if len(place.network.positions) == 1 else packets}
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
-        """On the way up, join packets, and find labels at the top; on the way down, take these."""
+        """Join packets on the way up, and compute labels at the top; accept the labels on the way down."""
         network = place.network
         tree, brought = default_summation(network).tree(network), network.remember(Labels, packets_of)
         if step >= tree.depth:
@@ -110,7 +110,7 @@ class Labels(Summation):
         return labels, NO_MEMORY
 
     def _label(self, place: Place, packets: Bytes) -> Bytes:
-        """The labels of all rows, packed, from all hubs' packets."""
+        """Compute the packed labels of all rows from all hubs' packets."""
         n_rows, position = place.shape.n_rows, place.position
         found = split_packets(packets, n_rows, position)
         local = [decode_packet(found[hub], n_rows, position) for hub in sorted(found)]
@@ -120,7 +120,7 @@ class Labels(Summation):
         return pack_bits(labels.astype(np.uint8), bits_for(self.n_clusters + 1))
 
     def _unpack(self, place: Place, packed: Bytes, sender: Position) -> Bytes:
-        """Labels from their bits; the number of components if there is none."""
+        """Unpack labels from bits; rows without a label have the number of clusters."""
         n_rows, n_codes = place.shape.n_rows, self.n_clusters + 1
         if len(packed) != packed_bytes(n_rows, n_codes):
             problem = f"expected labels in {packed_bytes(n_rows, n_codes)} bytes, got {len(packed)}"
@@ -132,7 +132,7 @@ class Labels(Summation):
 
 
 def packets_of(network: Network) -> dict[Position, frozenset[HubNumber]]:
-    """The hubs whose packets each agent sends up: its own, and those of all below."""
+    """Hubs whose packets each agent sends up the tree: its own, and those of all agents below it."""
     found = {position: frozenset[HubNumber]() for position in network.positions}
     found |= {hub.root: frozenset({HubNumber(number)}) for number, hub in enumerate(network.hubs)}
     tree = default_summation(network).tree(network)

@@ -1,8 +1,8 @@
-"""Local clusters: how a hub's root sums up its own columns before any message, for a start from labels.
+"""Local clusters, by which a hub's root summarizes its own columns before any message, for a start from labels.
 
-Columns are divided by their deviations. Local k-means sees a sample of the hub's rows; then every row gets the label
-of the nearest centre, by the values that are there. Both engines do this block by block, with the same arrays in the
-same tiles, so that the labels are the same to the bit.
+Columns are divided by their deviations. Local k-means runs on a sample of the hub's rows. Then every row gets the
+label of its nearest centre, compared by its observed values. Both engines do this block by block, with the same
+arrays in the same tiles, so that their labels are bitwise identical.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from vpem.core.rows import Table
 Array = NDArray[np.float64]
 Columns = NDArray[np.intp]
 Run = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
-"""How to call a function for each of some numbers: one after the other, or in threads."""
+"""Function that calls another one for each of several numbers, such as `map`; in sequence or in threads."""
 
 SAMPLE = 2**14
-"""About as many rows does local k-means see."""
+"""Approximate number of rows in the sample of local k-means."""
 
 TILE_ROWS = 2**12
-"""Rows of a tile, whatever the width of the table: the same at an agent and in the simulation."""
+"""Rows of a tile, independent of the width of the table: the same at an agent and in the simulation."""
 
 N_TRIES = 2
-"""Starts of local k-means, of which the best is taken."""
+"""Number of starts of local k-means, of which the best is kept."""
 
 MOST_ITERATIONS = 25
-"""Of local k-means."""
+"""Maximum number of iterations of local k-means."""
 
 
 def draw_seed(rng: np.random.Generator) -> int:
-    """Seed of one start's local clusters, and of what is made of them."""
+    """Draw the seed of one start's local clusters and of the clustering of their cells."""
     return int(rng.integers(2**63))
 
 
@@ -58,7 +58,7 @@ def describe_rows(
     run: Run = map,
     features: Sequence[Features] = (),
 ) -> list[LocalLabels]:
-    """Local labels of some hubs: of all in the simulation, of its own at an agent.
+    """Compute local labels of hubs: of all hubs in the simulation, of its own at an agent.
 
     Parameters
     ----------
@@ -66,15 +66,15 @@ def describe_rows(
     blocks : sequence of arrays of int
         Columns of each hub.
     counts : sequence of int
-        How many values the fullest column of each hub has.
+        Number of values in the fullest column of each hub.
     hubs : sequence of int
-        Their numbers.
+        Numbers of the hubs.
     seed : int
         From `draw_seed`.
     run : callable, optional
-        How to call a function for each hub: by default one after the other.
+        Function that calls another one for each hub; by default in sequence.
     features : sequence of Features, optional
-        How each hub compares its rows; by default, by the columns as they are.
+        Features by which each hub compares its rows; by default, the columns themselves.
     """
     samples = _draw_samples(X, blocks, counts, seed, features)
 
@@ -101,14 +101,15 @@ def describe_rows(
 def local_clusters(XT: Array, rng: np.random.Generator, *, is_scaled: bool = False) -> tuple[Array, Array]:
     """Deviations of columns, and centres of local clusters in units of these, from a sample (n_columns, n_rows).
 
-    There are at most `MOST_LOCAL` clusters, and fewer if the rows cannot be told apart. Features are scaled already.
+    There are at most `MOST_LOCAL` clusters, and fewer if there are fewer distinct rows. With `is_scaled`, the rows
+    are features, which are scaled already.
     """
     is_there = ~np.isnan(XT)
     counts = is_there.sum(axis=1)
     means = np.where(is_there, XT, 0.0).sum(axis=1) / np.maximum(counts, 1)
     deviations = np.where(is_there, XT - means[:, None], 0.0)
     scales = np.sqrt(np.square(deviations).sum(axis=1) / np.maximum(counts, 1))
-    # A column of which the sample has nothing tells nothing.
+    # A column without values in the sample must not affect the distances.
     scales = np.where(counts == 0, np.inf, np.where((scales > 0) & (not is_scaled), scales, 1.0))
     XT = XT / scales[:, None]
     filled = np.where(is_there, XT, (means / scales)[:, None])
@@ -121,7 +122,7 @@ def local_clusters(XT: Array, rng: np.random.Generator, *, is_scaled: bool = Fal
 
 
 def nearest(XT: Array, centres: Array) -> tuple[NDArray[np.uint8], Array]:
-    """The nearest centre of each row, or `ABSENT` if all its values are missing; and the squared distance."""
+    """Return the nearest centre of each row, or `ABSENT` if all its values are missing, and the squared distance."""
     sums, codes, largest = _sums(XT, centres)[0], np.empty(XT.shape[1], dtype=np.uint8), np.empty(XT.shape[1])
     kernels.find_largest(sums, codes, largest)
     codes[np.isnan(XT).all(axis=0)] = ABSENT
@@ -129,7 +130,7 @@ def nearest(XT: Array, centres: Array) -> tuple[NDArray[np.uint8], Array]:
 
 
 def _columns(chunk: NDArray[np.floating], held: Columns, block: int, features: Sequence[Features]) -> Array:
-    """A hub's rows as it compares them, (n_columns or n_features, n_rows)."""
+    """Return a hub's rows as columns or features, (n_columns or n_features, n_rows)."""
     XT = columns_first(chunk, held)
     return np.ascontiguousarray(features[block].make(XT)) if features else XT
 
@@ -137,7 +138,7 @@ def _columns(chunk: NDArray[np.floating], held: Columns, block: int, features: S
 def _draw_samples(
     X: Table, blocks: Sequence[Columns], counts: Sequence[int], seed: int, features: Sequence[Features]
 ) -> list[Array]:
-    """Some of the rows that each hub has, (n_columns, n_rows): all, if they are few."""
+    """Draw a sample of the rows that each hub has, (n_columns, n_rows): all rows if they are few."""
     rng = np.random.default_rng([seed, 0])
     parts: list[list[Array]] = [[] for _ in blocks]
     for _, chunk in _chunks(X):
@@ -155,7 +156,7 @@ def _chunks(X: Table) -> Iterator[tuple[slice, NDArray[np.floating]]]:
 
 
 def _sums(XT: Array, centres: Array) -> Array:
-    """Minus half the squared distances, (1, n_centres, n_rows), by the values that are there."""
+    """Minus half the squared distances by the observed values; (1, n_centres, n_rows)."""
     out = np.zeros((1, len(centres), XT.shape[1]))
     Distances(centres).add(Tile(XT, slice(0, XT.shape[1])), np.zeros(len(XT), dtype=np.int64), out)
     return out
@@ -168,7 +169,7 @@ def _distances(XT: Array, centres: Array) -> Array:
 
 
 def _plus_plus(XT: Array, filled: Array, rng: np.random.Generator) -> Array:
-    """First centres: rows chosen by k-means++, as long as there are rows elsewhere; (n_centres, n_columns)."""
+    """Choose rows as initial centres by k-means++, while some rows lie on no centre; (n_centres, n_columns)."""
     picked = rng.integers(XT.shape[1], size=1)
     closest = _distances(XT, filled[:, picked].T)[0]
     while len(picked) < MOST_LOCAL and closest.max() > 0:
@@ -180,7 +181,7 @@ def _plus_plus(XT: Array, filled: Array, rng: np.random.Generator) -> Array:
 
 
 def _lloyd(XT: Array, centres: Array) -> tuple[Array, float]:
-    """Lloyd's algorithm; centres that have rows, and the sum of squared distances."""
+    """Run Lloyd's algorithm; return the centres that have rows, and the sum of squared distances."""
     limit = movement_limit(KMEANS_TOL, np.ones(len(XT)), centres, len(XT))
     tile, views = Tile(XT, slice(0, XT.shape[1])), np.zeros(len(XT), dtype=np.int64)
     for _ in range(MOST_ITERATIONS):

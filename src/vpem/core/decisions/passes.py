@@ -1,8 +1,8 @@
-"""One pass over all rows in batches: in which order it updates, and what its free energy is.
+"""One pass over all rows in batches: the order of its updates, and its free energy.
 
-With one batch this is an iteration of EM. With several (Neal and Hinton's incremental EM) there is an M-step after
-each of them, from what this batch and the earlier ones have just left behind and what the later ones left in the last
-pass. A fresh pass, the first one and one after a repair, visits all batches with the same parameters.
+With one batch, a pass is an iteration of EM. With several (Neal and Hinton's incremental EM), an M-step follows each
+batch. It uses the sums of this batch and the earlier ones from this pass, and those of the later ones from the last
+pass. A fresh pass (the first one, and one after a repair) visits all batches with the same parameters.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BatchPass:
-    """How far a pass is; never changed in place."""
+    """Progress of a pass; never changed in place."""
 
     kept: tuple[Kept | None, ...]
-    """What each batch left behind when it was last visited."""
+    """Sums of each batch from its last visit."""
     later: tuple[Kept | None, ...] = ()
-    """What each batch and all after it had left behind before this pass."""
+    """Sums of each batch and all after it, from before this pass."""
     fresh: bool = True
-    """Whether all batches are visited with the same parameters."""
+    """True if all batches are visited with the same parameters."""
     lossy: bool = False
-    """Whether sums lag behind: then the free energy is that of all rows as they were last visited."""
+    """True if sums lag behind: then the free energy is that of all rows at their last visit."""
     number: int = 0
-    """The batch that is visited next."""
+    """Number of the batch that is visited next."""
     earlier: Kept | None = None
-    """What the batches of this pass have left behind."""
+    """Sums of the batches visited in this pass."""
     energy: Array = field(default_factory=lambda: np.zeros(1))
     """(n_views,): free energy so far."""
     worst_scores: Array = field(default_factory=lambda: np.empty(0))
     worst_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Rows that are explained badly, the worst first, and their scores."""
+    """Rows with the lowest scores, in ascending order, and their scores."""
 
     @property
     def is_last(self) -> bool:
-        """Whether no batch comes after the next one."""
+        """True if the next batch is the last one."""
         return self.number == len(self.kept) - 1
 
     @property
     def is_over(self) -> bool:
-        """Whether all batches were visited."""
+        """True if all batches were visited."""
         return self.number == len(self.kept)
 
     @property
@@ -62,46 +62,46 @@ class BatchPass:
         return bounds
 
     def densities(self, blocks: Sequence[Block], density: Density) -> Array:
-        """What each block adds to a sum beside its rows, for the free energy; (n_blocks,)."""
+        """Scalar that each block adds to a sum for the free energy, in addition to its rows; (n_blocks,)."""
         visited = self.later[0] if self.lossy and self.later else self.earlier
         if self.fresh or visited is None or self.is_over:
             return np.zeros(len(blocks))
         return visited.densities(blocks, density)
 
     def has_energy(self, batched: bool) -> bool:
-        """Whether `densities` ride on the next batch's sum: on the first, if sums lag behind; else on the last.
+        """True if `densities` are part of the next batch's sum: the first one if sums lag behind, else the last one.
 
-        Without batches, nothing is left to add.
+        Without batches and without lag there is nothing to add.
         """
         return self.number == 0 if self.lossy else batched and self.is_last
 
     def ahead(self, density: Density) -> BatchPass:
-        """The beginning of the pass after this one, before it is agreed on whether it is a fresh one."""
+        """Return the start of the next pass, before the agents agree on whether it is a fresh one."""
         if self.lossy and None not in self.kept:
             return begin_pass(self.kept, density, fresh=False, lossy=True)
         return replace(self, number=0, earlier=None)
 
     def skip(self) -> BatchPass:
-        """Go on to the next batch, of which nothing is collected here."""
+        """Advance to the next batch without collecting anything here."""
         return replace(self, number=self.number + 1)
 
     def take(self, result: Sums, densities: Array, weights: Array, density: Density) -> tuple[BatchPass, Kept | None]:
-        """Take in the batch that was visited.
+        """Add the batch that was visited.
 
         Parameters
         ----------
         result : Sums
         densities : array of shape (n_views,)
-            The network's sum of what the blocks added beside their rows.
+            The network's sum of the blocks' `densities`.
         weights : array of shape (n_views, n_components)
         density : Density
-            Says how statistics add.
+            Adds statistics.
 
         Returns
         -------
         visited : BatchPass
         total : Kept or None
-            What the M-step follows from, if there is one now.
+            Sums for the M-step, or None if no M-step follows.
         """
         new, is_last = Kept(result.counts, result.entropies, result.statistics()), self.is_last
         energy, before = self.energy, self.later[0] if self.later else None
@@ -135,5 +135,5 @@ class BatchPass:
 def begin_pass(
     kept: Sequence[Kept | None], density: Density, n_views: int = 1, *, fresh: bool = True, lossy: bool = False
 ) -> BatchPass:
-    """A pass over batches that have left this behind; nothing before the first pass."""
+    """Begin a pass over batches; `kept` holds their sums from the last visit, None before the first pass."""
     return BatchPass(tuple(kept), tuple(suffixes(kept, density)), fresh, lossy, energy=np.zeros(n_views))

@@ -1,8 +1,8 @@
-"""Components that cannot go on: found by one root, restarted by all.
+"""Repair of collapsed or starved components: found by one root, restarted by all parties.
 
-A root that finds a broken component lets it keep its last parameters, and says so with its next sum. When that is
-through, everybody knows; the root of the first hub floods the number of a row that the mixture explains badly, and
-every party restarts the component there with its overall covariance.
+A root that finds a broken component keeps the component's last parameters, and reports it with its next sum. After
+that sum all agents know. The root of the first hub then floods the number of a row with a low likelihood, and every
+party re-initializes the component at that row with its overall covariance.
 """
 
 from __future__ import annotations
@@ -22,76 +22,76 @@ from vpem.core.network.parties import Network
 Array = NDArray[np.float64]
 
 STARVED_COUNT = 1e-3
-"""A component with less than this of a row, in all, is starved."""
+"""Sum of responsibilities below which a component is starved."""
 
 MOST_REPAIRS = 3
-"""How often a component is restarted; then it is left as it is if it starves, and an error if it collapses."""
+"""Maximum number of restarts of a component. After that, a starved one is left as it is; a collapse is an error."""
 
 
 class Repair(NamedTuple):
-    """A component that could not go on."""
+    """Report of a component that collapsed or starved."""
 
     iteration: int
-    """When it was found; 0 at the start."""
+    """Iteration in which it was found; 0 at the start."""
     component: int
     party: Hashable
-    """The party that found it."""
+    """Name of the party that found it."""
     reason: str
     """"collapsed" (its rows do not determine its parameters) or "starved" (no rows)."""
     restarted: bool = True
-    """Whether it was put on another row; otherwise it kept what it had, or began as all rows are."""
+    """True if it was restarted at another row; False if it kept its parameters, or started with those of all rows."""
 
 
 class Case(NamedTuple):
-    """A broken component, in numbers that agents can send."""
+    """A broken component, encoded in numbers that agents can send."""
 
     iteration: int
     component: int
     finding: int
-    """Number of the hub that found it collapsed; if it is starved, plus the number of hubs."""
+    """Number of the hub that found it; plus the number of hubs if the component is starved, not collapsed."""
 
     def party(self, network: Network) -> Hashable:
         """Name of the party that found it."""
         return network.parties[network.hubs[self.finding % len(network.hubs)].root]
 
     def repair(self, network: Network, *, restarted: bool) -> Repair:
-        """The same for people."""
+        """Return the case as a `Repair`, for reports."""
         reason = "collapsed" if self.finding < len(network.hubs) else "starved"
         return Repair(self.iteration, self.component, self.party(network), reason, restarted)
 
 
 @dataclass(frozen=True)
 class RepairQueue:
-    """Which components wait for a repair, and which have had one: the same for all agents."""
+    """Components that wait for a repair, and those that were restarted; the same for all agents."""
 
     waiting: tuple[Case, ...] = ()
     restarted: tuple[Case, ...] = ()
     most_repairs: float = MOST_REPAIRS
 
     def n_repairs(self, component: int) -> int:
-        """How often a component has been restarted."""
+        """Number of restarts of a component."""
         return sum(case.component == component for case in self.restarted)
 
     def find_broken(
         self, counts: Array, collapsed: Collection[int], repaired: Collection[int], hub: int, n_hubs: int
     ) -> Array:
-        """What one root finds broken after its M-step; the smallest findings of all roots count.
+        """Find the components that are broken after one root's M-step; agents use the smallest finding of all roots.
 
         Parameters
         ----------
         counts : array of shape (n_components,)
-            Sums of its responsibilities.
+            Sums of the root's responsibilities.
         collapsed : collection of int
             Components that kept their parameters in its M-step.
         repaired : collection of int
-            Components that were restarted just now.
+            Components that were restarted in this iteration.
         hub, n_hubs : int
-            Its number, and how many there are.
+            Number of the root's hub, and number of hubs.
 
         Returns
         -------
         array of shape (n_components,)
-            `Case.finding`; infinity if nothing is wrong.
+            `Case.finding`; infinity for sound components.
         """
         findings = np.full(len(counts), math.inf)
         for component in set(range(len(counts))) - set(repaired):
@@ -102,20 +102,20 @@ class RepairQueue:
         return findings
 
     def enqueue(self, iteration: int, findings: Array, network: Network) -> RepairQueue:
-        """Let broken components wait for their repair.
+        """Add broken components to the queue.
 
         Parameters
         ----------
         iteration : int
-            After which they were found.
+            Iteration after which they were found.
         findings : array of shape (n_components,)
-            The smallest of all roots.
+            Smallest findings of all roots.
         network : Network
 
         Raises
         ------
         CollapsedComponentError
-            If a component has collapsed again after its last repair.
+            If a component has collapsed after its last permitted repair.
         """
         waiting = {case.component: case for case in make_cases(iteration, findings)}
         for component, case in waiting.items():
@@ -126,28 +126,28 @@ class RepairQueue:
         return replace(self, waiting=tuple(waiting[component] for component in sorted(waiting)))
 
     def choose(self, worst_rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Rows to put waiting components on, perhaps fewer than wait; a row that was tried before comes last."""
+        """Choose rows for the waiting components, possibly fewer than wait; rows tried before are chosen last."""
         return np.roll(worst_rows, -len(self.restarted))[: len(self.waiting)]
 
     def take(self, n_cases: int) -> tuple[RepairQueue, list[int]]:
-        """Restart the first that wait; returns their components too."""
+        """Move the first `n_cases` waiting cases to the restarted ones; return the queue and their components."""
         now = self.waiting[:n_cases]
         queue = replace(self, waiting=self.waiting[n_cases:], restarted=self.restarted + now)
         return queue, [case.component for case in now]
 
     def repairs(self, network: Network) -> tuple[Repair, ...]:
-        """What was restarted, and what was still waiting for it in the end."""
+        """Reports of restarted components, then of those still waiting at the end."""
         done = tuple(case.repair(network, restarted=True) for case in self.restarted)
         return done + tuple(case.repair(network, restarted=False) for case in self.waiting)
 
 
 def make_cases(iteration: int, findings: Array) -> list[Case]:
-    """Cases of what was found, by component."""
+    """Return one case for each finite finding, by component."""
     return [Case(iteration, int(k), int(findings[k])) for k in np.flatnonzero(np.isfinite(findings))]
 
 
 def repair_weights(weights: Array, components: Sequence[int]) -> Array:
-    """Weights (..., n_components) in which some components have an average one."""
+    """Return weights (..., n_components) in which the given components have the average weight."""
     n_components = weights.shape[-1]
     weights = weights.copy()
     weights[..., components] = 0.0

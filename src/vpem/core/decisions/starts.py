@@ -1,4 +1,4 @@
-"""Starts that follow from the shared seed alone or from labels that all have, and what users gave of a start."""
+"""Starts from the shared seed alone or from labels that all parties have, and starts given by users."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Array = NDArray[np.float64]
 
 
 class Given(NamedTuple):
-    """A start that a root was given, or parts of it; for its own block."""
+    """A start that a user gave to a root for its own block, or parts of it."""
 
     weights: Array | None = None
     arrays: Mapping[str, Array] = {}
-    """Parameters, as the density names them."""
+    """Parameters, by the names that the density gives them."""
 
     def is_complete(self, density: Density) -> bool:
-        """Whether no start has to be found."""
+        """True if all parameters are given, so that no start has to be found."""
         return self.weights is not None and set(density.shapes(1, 1)) <= set(self.arrays)
 
     def complete(self, weights: Array | None, block: Block | None, density: Density) -> tuple[Array | None, Block]:
-        """What was given goes before what was found, if anything was."""
+        """Return weights and a block in which given parameters replace found ones, if any were found."""
         return weights if self.weights is None else self.weights, density.complete(block, self.arrays)
 
 
 def around(centres: Sequence[Array], overall: Overall, density: Density) -> tuple[Block, ...]:
-    """Each block around given centres, (n_components, n_columns), otherwise as all its rows are."""
+    """Start each block around given centres, (n_components, n_columns); other parameters are those of all rows."""
     return tuple(density.start(part, block) for part, block in zip(centres, overall.blocks, strict=True))
 
 
@@ -50,12 +50,12 @@ def start_from_seed(
     n_components: int,
     rng: np.random.Generator,
 ) -> tuple[Array, Sequence[Block], list[list[int]]]:
-    """Where EM begins without a message: all blocks of a network, or the one block that an agent has.
+    """Find a start of EM without a message, for all blocks of a network or for the one block of an agent.
 
     Parameters
     ----------
     kind : {"random", "random_from_data"}
-        M-step from random responsibilities; or random rows as centres, and equal weights.
+        "random": M-step from random responsibilities. "random_from_data": random rows as centres, equal weights.
     X : Table of shape (n_samples, n_features)
     network : Network
     overall : Overall
@@ -69,13 +69,14 @@ def start_from_seed(
     weights : array of shape (n_components,)
     blocks : sequence of Block
     collapsed : list of lists of int
-        Components of each block that begin as all rows are, since their own rows do not determine them.
+        Components of each block that start with the parameters of all rows, because their own rows do not determine
+        parameters.
     """
     if kind == "random_from_data":
         centres = overall.rows(X, random_rows(rng, len(X), n_components), network)
         weights = np.full(n_components, 1.0 / n_components)
         return weights, around(centres, overall, density), [[] for _ in network.hubs]
-    # Gaps are filled in as one component for all rows expects them.
+    # Gaps are filled in by the parameters of one component for all rows.
     centres = [np.repeat(density.means(block), n_components, axis=0) for block in overall.blocks]
     before = around(centres, overall, density)
     counts, statistics = shared_statistics(
@@ -92,7 +93,7 @@ def start_from_seed(
 def start_from_labels(
     X: Table, network: Network, overall: Overall, density: Density, n_components: int, labels: Array
 ) -> tuple[Array, Sequence[Block], list[list[int]]]:
-    """M-step from one label for each row, (n_samples,), of which negative ones are none; see `start_from_seed`."""
+    """Start from one label for each row, (n_samples,), negative for no label, by an M-step; see `start_from_seed`."""
     order = np.concatenate(network.block_columns)
     tally = ColumnTally(np.repeat(overall.means[order][None], n_components, axis=0))
     for rows in row_chunks(0, len(X), n_components * X.shape[1]):

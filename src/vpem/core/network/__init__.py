@@ -1,1 +1,1 @@
-"""Who takes part, who is linked, how the network adds, and what it sends."""
+"""Parties and links of a network, its summations, and their traffic."""

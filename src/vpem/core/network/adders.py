@@ -1,4 +1,4 @@
-"""Whole sums in one process: by a matrix where a summation has one, else message by message; and what they cost."""
+"""Sums in one process, by the summation's matrix if it has one, otherwise message by message; and their traffic."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from vpem.core.network.summation import (
 from vpem.core.network.traffic import Traffic, make_traffic
 
 NEGLIGIBLE = 1e-14
-"""Size of a mode, per hub, that would change a sum by less than the rounding of its terms."""
+"""Size of a mode, per hub, below which it changes a sum by less than the rounding of its terms."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearAdder:
-    """A sum without memory: every root's result is a fixed combination of the terms."""
+    """Sum without memory: every root's result is a fixed linear combination of the terms."""
 
     matrix: Array
-    """(n_views, n_hubs)"""
+    """Shape (n_views, n_hubs)."""
     view_of_hub: NDArray[np.intp]
-    """(n_hubs,): which result each hub's root gets."""
+    """Shape (n_hubs,): number of the result that each hub's root gets."""
     is_exact: bool = False
-    """Whether there is one result, and it is the sum."""
+    """True if all roots get one result, the exact sum."""
     modes: tuple[Array, Array] | None = None
-    """(n_views, n_modes) and (n_modes, n_hubs), whose product the matrix is: the sum, and what it has beside it."""
+    """Factors of the matrix, (n_views, n_modes) and (n_modes, n_hubs): the exact sum and the deviations from it."""
     path: str = ""
-    """How the sum is computed, for people."""
+    """Description of the way in which the sum is computed."""
 
     @property
     def n_views(self) -> int:
@@ -51,7 +51,7 @@ class LinearAdder:
         return len(self.matrix)
 
     def add(self, terms: Array) -> Array:
-        """Every root's result, (n_views, ...), of terms (n_hubs, ...)."""
+        """Return the results of all roots, (n_views, ...), from terms (n_hubs, ...)."""
         flat = terms.reshape(len(terms), -1)
         if self.modes is None:
             found = self.matrix @ flat
@@ -61,27 +61,27 @@ class LinearAdder:
         return found.reshape(self.n_views, *terms.shape[1:])
 
     def for_each_root(self) -> LinearAdder:
-        """The same sum with a view for every root, where roots differ in something else."""
+        """Return the same sum with a view for every root, for roots that differ in something else."""
         every = np.arange(len(self.view_of_hub))
         return (
             self if self.n_views == len(every) else LinearAdder(self.matrix[self.view_of_hub], every, path=self.path)
         )
 
     def seen_by(self, view: int) -> LinearAdder:
-        """One row of the matrix."""
+        """Return the adder of one view: one row of the matrix."""
         return LinearAdder(self.matrix[[view]], np.zeros_like(self.view_of_hub), self.is_exact)
 
 
 def exact_adder(n_hubs: int, path: str = "the exact sum") -> LinearAdder:
-    """The exact sum, the same for every root."""
+    """Return the adder of the exact sum, the same for every root."""
     return LinearAdder(np.ones((1, n_hubs)), np.zeros(n_hubs, dtype=np.intp), is_exact=True, path=path)
 
 
 def linear_adder(matrix: Array) -> LinearAdder:
-    """The shortest way to apply a summation's matrix.
+    """Return the cheapest adder for a summation's matrix.
 
-    What the matrix has beside the exact sum are a few modes, which averaging has not yet made to vanish: often none
-    that rounding would leave, or so few that they are cheaper than the matrix.
+    The matrix is the exact sum plus a few modes that averaging has not yet removed. Often all of them are smaller
+    than rounding, or so few remain that they are cheaper than the matrix.
     """
     n_roots, n_hubs = matrix.shape
     left, sizes, right = np.linalg.svd(matrix - 1.0, full_matrices=False)
@@ -100,17 +100,17 @@ def linear_adder(matrix: Array) -> LinearAdder:
 
 
 Terms = Sequence[NDArray[Any]] | Array | Callable[[int], Term]
-"""Of each hub, (n_values,); or how it is made, when it is needed."""
+"""Terms of the hubs, (n_values,) each, or a function that computes them on demand."""
 
 
 def term_of(terms: Terms, hub: int) -> NDArray[Any]:
-    """A hub's."""
+    """Term of a hub."""
     found: NDArray[Any] = terms(hub).whole() if callable(terms) else terms[hub]
     return found
 
 
 class MessageAdder:
-    """Sums as agents make them, message by message; remembers what each agent carries from sum to sum."""
+    """Sums that follow the agents' messages, and keep each agent's carry from sum to sum."""
 
     path = "the agents' messages"
     is_exact = False
@@ -130,17 +130,17 @@ class MessageAdder:
         return int(self.view_of_hub[-1]) + 1
 
     def for_each_root(self) -> MessageAdder:
-        """The same sums, as each root has them."""
+        """Return the same sums with a view for every root."""
         self.view_of_hub = np.arange(len(self.network.hubs))
         return self
 
     def retreat(self) -> None:
-        """What agents carry has misled them."""
+        """Replace each agent's carry after a rollback to earlier parameters."""
         for series, carries in self.carries.items():
             self.carries[series] = [lasting(self.summation, self.summation.retreat(carry)) for carry in carries]
 
     def add(self, terms: Terms, shape: Shape, series: str = "", n_decisions: int = 0) -> tuple[Array, Traffic]:
-        """Every root's result, (n_views, n_values), of the hubs' terms; and what was sent."""
+        """Return the results of all roots, (n_views, n_values), from the hubs' terms, and the traffic."""
         network, summation = self.network, self.summation
         greetings = {position: self.greetings[position][0] for position in network.positions}
         secrets = [secret for _, secret in self.greetings]
@@ -149,7 +149,7 @@ class MessageAdder:
             for position in network.positions
         ]
         self.n_sums += 1
-        # What is carried goes with its agent, and need not be kept once that has moved it.
+        # Each agent takes its carry out of the dictionary, so that its memory can be freed once it is updated.
         carries = dict(enumerate(self.carries.pop(series, []) or [NO_MEMORY] * len(places)))
         plan = self._plan([summation.stage(shape, series, carry) for carry in carries.values()], n_decisions > 0)
         numbers = {hub.root: number for number, hub in enumerate(network.hubs)}
@@ -170,7 +170,7 @@ class MessageAdder:
         return sums, traffic
 
     def _plan(self, stages: Sequence[int], decision: bool) -> Plan:
-        """The actions of a sum in which each agent is in this stage; the same for many sums."""
+        """Plan of a sum with these stages of the agents; cached, as many sums share it."""
         key = tuple(stages), decision
         if key not in self._plans:
             schedule, network = self.summation.schedule_in, self.network
@@ -184,7 +184,7 @@ class MessageAdder:
 
 
 def sum_traffic(summation: Summation, network: Network, shape: Shape, n_decisions: int = 0) -> Traffic:
-    """Traffic of one sum, on which a decision may ride, if messages have a fixed length."""
+    """Traffic of one sum, with or without a decision, if messages have a fixed length."""
     payload = summation.payload(network, shape)
     if not payload.is_fixed:
         raise ValueError(f"the messages of {summation!r} have no fixed length: count them as they are sent")
@@ -194,5 +194,5 @@ def sum_traffic(summation: Summation, network: Network, shape: Shape, n_decision
 
 
 def flood_traffic(summation: Summation, network: Network, n_decisions: int) -> Traffic:
-    """Traffic of a decision that has no sum to ride on."""
+    """Traffic of a decision without a sum."""
     return find_sendings(summation, network, values=False, decision=n_decisions > 0).traffic(0, n_decisions)

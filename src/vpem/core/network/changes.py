@@ -1,4 +1,4 @@
-"""What messages of rounded changes say, and how they are written: see `Differences`."""
+"""Encoding and parsing of messages of quantized changes; see `Differences`."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from vpem.core.network.sharing import once, tell, told
 from vpem.core.network.summation import Array, Place, Shape, WrongMessageError
 
 SCALES = frozenset(range(-1100, 100))
-"""Exponents that numbers can have."""
+"""Valid exponents of changes."""
 FIRST_LAYERS = 5
-"""Codes for each number in the first sum, from which EM sets out."""
+"""Number of codes for each number in the first sum of EM."""
 
 
 class Parts(NamedTuple):
-    """What a message says."""
+    """Contents of a message."""
 
     scalars: Array
-    """What is added beside the rows, and what the reference's log-densities add up to."""
+    """Numbers that belong to no row, and the sum of the references' log-densities."""
     scales: tuple[int, ...]
     codes: NDArray[np.uint8]
-    """(n_layers, n_rows * n_ratios): a first one, and what is left of it."""
+    """Shape (n_layers, n_rows * n_ratios): the change in the first layer, the rounding errors in the next ones."""
     present: NDArray[np.uint8]
-    """Bits of the rows that there are, in the first message; empty in others."""
+    """Bits of the present rows in the first message; empty in others."""
 
 
 def count_layers(*, is_first: bool) -> int:
-    """More in the first sum, from which EM sets out."""
+    """Number of layers of codes: more in the first sum of EM, from which all others continue."""
     return FIRST_LAYERS if is_first else 1
 
 
 def most_coded(shape: Shape) -> int:
-    """Bytes of a message of changes, at most."""
+    """Maximum length of a message of changes in bytes."""
     n_codes = FIRST_LAYERS * shape.n_rows * max(shape.width - 1, 0) + shape.n_rows // 8 + 1
     return 8 * (shape.n_scalars + 1) + FIRST_LAYERS * SCALE.itemsize + most_compressed(n_codes)
 
 
 def pack(parts: Parts) -> NDArray[np.uint8]:
-    """A message: scalars, scales, and all codes and bits, compressed."""
+    """Encode a message: scalars, scales, and all codes and bits, compressed."""
     plain = np.append(parts.codes, parts.present) if len(parts.present) else parts.codes.ravel()
     head = parts.scalars.astype("<f8").tobytes() + np.array(parts.scales, SCALE).tobytes()
     message = np.frombuffer(head + compress(plain), np.uint8)
@@ -51,7 +51,7 @@ def pack(parts: Parts) -> NDArray[np.uint8]:
 
 
 def parse(place: Place, sender: Position, message: NDArray[np.uint8], *, is_first: bool) -> Parts:
-    """What a neighbour says; WrongMessageError if it cannot be."""
+    """Parse a neighbour's message; raise WrongMessageError if it is invalid."""
     shape = place.shape
     n_first = 8 * (shape.n_scalars + 1)
     try:
@@ -63,14 +63,14 @@ def parse(place: Place, sender: Position, message: NDArray[np.uint8], *, is_firs
         parts = parse_tail(message[n_first:], count_layers(is_first=is_first), n_codes, n_bits, plain)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
-    most = 1e300 / len(place.network.positions)  # so that no sum of them is infinite
+    most = 1e300 / len(place.network.positions)  # so that no sum of them overflows
     if not SCALES.issuperset(parts.scales) or not (np.abs(scalars) < most).all():
         raise WrongMessageError(sender, "expected finite numbers in a message of changes, got others")
     return parts._replace(scalars=scalars)
 
 
 def tail_of(place: Place, message: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A message without its scalars, by itself."""
+    """Return a copy of a message without its scalars."""
     (tail,) = once("tail", [message], lambda: (message[8 * (place.shape.n_scalars + 1) :].copy(),))
     return tail
 
@@ -78,7 +78,7 @@ def tail_of(place: Place, message: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def parse_tail(
     tail: NDArray[np.uint8], n_layers: int, n_codes: int, n_bits: int = 0, plain: NDArray[np.uint8] | None = None
 ) -> Parts:
-    """What the rest of a message says after its scalars; ValueError if it cannot be."""
+    """Parse the rest of a message after its scalars; raise ValueError if it is invalid."""
     n_head = n_layers * SCALE.itemsize
     if len(tail) < n_head:
         raise ValueError(f"expected at least {n_head} more bytes, got {len(tail)}")

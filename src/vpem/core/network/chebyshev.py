@@ -1,8 +1,8 @@
-"""Averaging with momentum: the fastest polynomial of the weights that an agent can know of from their eigenvalues.
+"""Averaging with momentum: Chebyshev polynomials of the weights, the fastest for their extreme eigenvalues.
 
-After S rounds of `z <- W z` what is left of a difference is `W ** S`. Agents that also remember the round before can
-apply another polynomial for the same messages: Chebyshev's, which is 1 at the eigenvalue 1, that of averages, and as
-small as can be between the smallest eigenvalue and the second largest. It needs about the square root of the rounds.
+S rounds of `z <- W z` multiply differences by `W ** S`. Agents that also remember the round before can apply another
+polynomial of W with the same messages: Chebyshev's, which is 1 at the eigenvalue 1, that of averages, and as small as
+possible between the smallest and the second largest eigenvalue. It needs about the square root of the rounds.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 EQUAL_EIGENVALUES = 1e-9
-"""Width of an interval that counts as one point, as on a complete graph: one round averages to rounding."""
+"""Width below which the other eigenvalues count as equal, as on a complete graph: one round then averages exactly
+up to rounding."""
 
 
 class Averaging(NamedTuple):
-    """How one round goes: `z <- m (V z) + (1 - m) (z of the round before)`, with the momentum m of the round."""
+    """Rounds `z <- m (V z) + (1 - m) (z of the round before)`, with the momentum m of the round."""
 
     weights: Array
-    """(n_agents, n_agents): V; its rows add up to one."""
+    """Shape (n_agents, n_agents): V, whose rows add up to one."""
     reach: float = math.inf
-    """Where the eigenvalue 1 is if all others are between -1 and 1: the farther away, the faster. Infinity: one round
-    is all that it takes."""
+    """Position of the eigenvalue 1 if all others are scaled to [-1, 1]; averaging is faster with a larger reach. With
+    infinity, one round is enough."""
 
     def momenta(self, n_rounds: int) -> list[float]:
-        """Of each round; 1 in the first, which has none before it."""
+        """Momentum of each round; 1 in the first, as no round precedes it."""
         found, ratio = [1.0], 1.0 / self.reach
         while len(found) < n_rounds:
             ratio = 1.0 / (2.0 * self.reach - ratio) if math.isfinite(self.reach) else 0.0
@@ -37,21 +38,21 @@ class Averaging(NamedTuple):
         return found
 
     def error_factor(self, n_rounds: int) -> float:
-        """What so many rounds leave of a difference, at most: one over Chebyshev's polynomial of the reach."""
+        """Bound on the factor by which `n_rounds` shrink a difference: 1 / (Chebyshev's polynomial at the reach)."""
         exponent = n_rounds * math.acosh(self.reach)
         return 2.0 * math.exp(-exponent) / (1.0 + math.exp(-2.0 * exponent))
 
     def rounds_needed(self, factor: float) -> int:
-        """Rounds that leave at most this factor."""
-        # A little less than a whole number is that number: processors differ in the last digits of eigenvalues.
+        """Number of rounds for an error factor of at most `factor`."""
+        # Processors differ in the last digits of eigenvalues: round up only if the excess is larger than that.
         return max(1, math.ceil(math.acosh(max(1.0, 1.0 / factor)) / math.acosh(self.reach) - 1e-6))
 
 
 def accelerate(W: Array, margin: float = 0.0) -> Averaging:
-    """Chebyshev's rounds for symmetric weights of a connected graph, (n_agents, n_agents).
+    """Return Chebyshev's rounds for the symmetric weights of a connected graph, (n_agents, n_agents).
 
-    With a margin, as if eigenvalues went so much further down, as a share of their range. That takes a few more
-    rounds. But momentum hardly amplifies what rounding adds to messages: most of that is where the small ones are.
+    A margin extends the interval of eigenvalues downwards by this share of its width. It costs a few more rounds, but
+    momentum then hardly amplifies the rounding errors of messages, most of which belong to small eigenvalues.
     """
     if len(W) == 1:
         return Averaging(W)

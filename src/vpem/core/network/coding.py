@@ -1,9 +1,10 @@
-"""Changes of numbers in one byte each: a sign, an exponent and two bits of what comes after it; and silence.
+"""Quantization of changes to one byte each: a sign, an exponent and two bits of the mantissa.
 
-Rounding is relative, so that what is left of a number shrinks eightfold or more whenever it is sent, at every scale.
-The exponents of one message are counted from its largest. Zero means that nothing is said. As most bytes are zeros,
-they go as bits that tell where others are, and these; both compressed (zstandard): in half the time that the bytes
-take as they are, and smaller. A receiver knows their number before it makes room for them.
+Rounding is relative: whenever a number is sent, its remaining error shrinks eightfold or more, at every scale. The
+exponents of one message are relative to its largest one. Zero stands for an entry that is not sent. As most bytes are
+zeros, a message contains a bit for each byte (1 if it is not zero) and the bytes that are not zero, both compressed
+(zstandard). This takes half the time of compressing the bytes themselves, and the result is smaller. A receiver knows
+the number of bytes before it allocates memory for them.
 """
 
 from __future__ import annotations
@@ -22,32 +23,32 @@ Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
 DECIDED = 25.0
-"""Nats by which a component must be behind for its share of a row not to matter."""
+"""Nats by which a component must be behind the leader for its responsibility to be negligible."""
 LARGEST = 2.0**60
-"""Log-ratios beyond it count as it: other parties' would have to be as large to matter."""
+"""Bound to which log-ratios are clipped: beyond it, those of other parties would have to be as large to matter."""
 LEVEL = 1
-"""Of zstandard: the fastest; higher ones take much more time for few bytes less."""
+"""Compression level of zstandard: the fastest. Higher levels take much more time and save few bytes."""
 LENGTH = np.dtype("<u4")
-"""Of the compressed bits, before them."""
+"""Type of the length of the compressed bits, which precedes them."""
 SHIFT, ROUNDING, BIAS = np.uint64(50), np.uint64(1 << 49), 1022
-"""Where the exponent of a float ends, and two bits after it; what rounds them; what is added to an exponent."""
+"""Bits of a float below its exponent and the first two of its mantissa; half a unit of these; offset of exponents."""
 UNSIGNED, SIZE = (1 << 13) - 1, np.uint64((1 << 13) - 1)
-"""All bits of a change but its sign: the exponent, and two."""
+"""Mask of all bits of a change except its sign: the exponent and two bits of the mantissa."""
 MOST_UNROLLED, LEAST_UNROLLED = 8, 50_000
-"""Components up to which, and rows from which on, loops are compiled for the number of components."""
+"""Maximum components and minimum rows for loops that are compiled for a given number of components."""
 ENOUGH_ROWS, NEXT_ROWS = 100_000, 64
-"""For a mean over rows that only has to be about right: about so many, so many of which are next to each other."""
+"""Approximate number of rows in a mean that may be approximate, and number of consecutive rows in each group."""
 PLACES = 31
-"""Exponents of one message."""
+"""Number of different exponents in one message."""
 SCALE = np.dtype("<i2")
-"""The largest exponent of a message, before its codes."""
+"""Type of the largest exponent of a message, which precedes its codes."""
 
 
 def steps_for(rows: Array) -> tuple[int, ...]:
-    """A zero for each component of rows (n_rows, n_components); none if there are few rows, or many components.
+    """Return a zero for each component of rows (n_rows, n_components); () for few rows or many components.
 
-    The length of a tuple is known when a loop over components is compiled: a third faster than a length that is not,
-    and a few seconds of compiling for each number of components.
+    The length of a tuple is a constant when a loop over components is compiled. Such a loop is a third faster, and is
+    compiled in a few seconds for each number of components.
     """
     n_rows, n_components = rows.shape
     return (0,) * n_components if n_components <= MOST_UNROLLED and n_rows >= LEAST_UNROLLED else ()
@@ -55,11 +56,11 @@ def steps_for(rows: Array) -> tuple[int, ...]:
 
 @compiled(PRECISE)
 def find_thresholds(steps, total, least, references, thresholds):  # type: ignore[no-untyped-def]
-    """The leading component of each row, and how much the others must change beside it to matter.
+    """Find the leading component of each row, and the smallest changes of the other components that are sent.
 
-    total (n_rows, n_components); references (n_rows,); thresholds (n_rows, n_components - 1), as codes are. A change
-    matters from `least` on; of a component that is far behind, from a quarter of what it is behind beyond `DECIDED`.
-    steps: see `steps_for`.
+    total (n_rows, n_components); references (n_rows,); thresholds (n_rows, n_components - 1), in the order of codes.
+    The threshold is `least` or, for a component that is far behind the leader, a quarter of the distance beyond
+    `DECIDED`. steps: see `steps_for`.
     """
     n_rows, n_components = total.shape[0], len(steps) or total.shape[1]
     for m in range(n_rows):
@@ -75,13 +76,14 @@ def find_thresholds(steps, total, least, references, thresholds):  # type: ignor
 
 @compiled(PRECISE)
 def find_changes(steps, terms, below, sent, thresholds, references, least, share, changes, moved):  # type: ignore[no-untyped-def]
-    """Changes of log-ratios that matter, rounded, 0 for others; the largest, and the sum of the references' terms.
+    """Round the changes of log-ratios, 0 below a threshold; return the largest and the sum of the references' terms.
 
     terms (n_components, n_rows) and below (n_rows, n_components), or None; sent (n_rows, n_components); references
-    (n_rows,): against which component each row's ratios are; thresholds (n_rows, n_components - 1). changes (n_rows,
-    n_components - 1) are whole numbers: a float's sign, exponent and two bits. A change is sent from `share` of its
-    threshold, or of `least`, on. moved (n_rows, n_components): sent, with the changes added. steps: see `steps_for`.
-    There are no branches: which component leads, and what is silent, cannot be foreseen.
+    (n_rows,): component in the denominator of each row's ratios; thresholds (n_rows, n_components - 1). changes
+    (n_rows, n_components - 1) are integers: the sign, the exponent and two bits of the mantissa of a float. A change
+    is sent if it is at least `share` times the larger of its threshold and `least`. moved (n_rows, n_components):
+    sent plus the rounded changes. steps: see `steps_for`. The loop has no branches, because the leader and the
+    entries that are not sent are unpredictable.
     """
     n_components = len(steps) or sent.shape[1]
     largest, level = np.uint64(0), 0.0
@@ -104,7 +106,7 @@ def find_changes(steps, terms, below, sent, thresholds, references, least, share
 
 @compiled(PRECISE)
 def entry(values, i, j):  # type: ignore[no-untyped-def]
-    """Of a table, or 0 if there is none."""
+    """Return an entry of a table, or 0 if the table is None."""
     if values is None:
         return 0.0
     return values[i, j]
@@ -112,7 +114,7 @@ def entry(values, i, j):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def round_change(ratio, sent, least):  # type: ignore[no-untyped-def]
-    """The change of a log-ratio, 0 if below `least`: its sign, exponent and two bits; and the rounded number."""
+    """Round the change of a log-ratio, 0 if below `least`; return sign, exponent and two bits, and the number."""
     value = min(max(ratio, -LARGEST), LARGEST) - sent
     value = 0.0 if abs(value) < least else value
     code = (np.float64(value).view(np.uint64) + ROUNDING) >> SHIFT
@@ -121,9 +123,9 @@ def round_change(ratio, sent, least):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def encode(changes, scale, codes):  # type: ignore[no-untyped-def]
-    """Codes (n,), bytes, of changes (n,) as `find_changes` has them; the largest has the exponent `scale`.
+    """Write the codes (n,), bytes, of changes (n,) from `find_changes`; `scale` is the exponent of the largest.
 
-    Returns how many changes are so much smaller than the largest that there is no code for them.
+    Returns the number of changes that are dropped because their exponent is below the smallest one of a code.
     """
     least, n_dropped = (scale + BIAS - PLACES) << 2, 0
     for i in range(changes.shape[0]):
@@ -138,7 +140,7 @@ def encode(changes, scale, codes):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def decoding_table(scale):  # type: ignore[no-untyped-def]
-    """What each code stands for; (256,)."""
+    """Value of each code; shape (256,)."""
     table = np.zeros(256)
     for code in range(4, 128):
         table[code] = math.ldexp((4.0 + (code & 3)) / 8.0, (code >> 2) - PLACES + scale)
@@ -148,7 +150,7 @@ def decoding_table(scale):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def add_decoded(steps, codes, scales, references, memory, out):  # type: ignore[no-untyped-def]
-    """What codes (n_layers, n_rows * (n_components - 1)) stand for, added to memory, as out, layer by layer.
+    """Add the values of codes (n_layers, n_rows * (n_components - 1)) to memory, layer by layer, and write to out.
 
     scales (n_layers,); memory and out (n_rows, n_components). steps: see `steps_for`.
     """
@@ -170,7 +172,7 @@ def add_decoded(steps, codes, scales, references, memory, out):  # type: ignore[
 
 @compiled(PRECISE)
 def find_sums(total, references, present, level, values):  # type: ignore[no-untyped-def]
-    """Log-ratios of the rows that there are, and a level; zeros for other rows.
+    """Write the log-ratios of present rows plus a level to values, and zeros for other rows.
 
     total (n_rows, n_components); references and present (n_rows,); values (n_components, n_rows).
     """
@@ -183,9 +185,9 @@ def find_sums(total, references, present, level, values):  # type: ignore[no-unt
 
 @compiled(PRECISE)
 def mean_change(steps, before, after):  # type: ignore[no-untyped-def]
-    """Mean size of the changes of log-ratios against each row's leader, of components that are not far behind it.
+    """Mean absolute change of the log-ratios to each row's leader, over components that are not far behind it.
 
-    before and after (n_rows, n_components), of which some rows will do if there are many; steps: see `steps_for`.
+    before and after (n_rows, n_components); a sample of the rows is used if there are many. steps: see `steps_for`.
     """
     n_rows, n_components = after.shape[0], len(steps) or after.shape[1]
     size, count = 0.0, 0
@@ -205,13 +207,13 @@ def mean_change(steps, before, after):  # type: ignore[no-untyped-def]
 
 
 def exponent_of(largest: int) -> int:
-    """Scale of a message whose largest change is this one; 0 if there is none."""
+    """Scale of a message from its largest change; 0 if nothing has changed."""
     return (int(largest) >> 2) - BIAS if largest > 0 else 0
 
 
 @compiled(PRECISE)
 def drop_zeros(plain, others):  # type: ignore[no-untyped-def]
-    """Bytes (n,) that are not zero, as others (n + 1,); their number."""
+    """Copy the bytes of plain (n,) that are not zero to others (n + 1,); return their number."""
     count = 0
     for i in range(plain.shape[0]):
         others[count] = plain[i]
@@ -221,7 +223,7 @@ def drop_zeros(plain, others):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def count_ones(bits):  # type: ignore[no-untyped-def]
-    """How many of the bits are ones; bits (n,), bytes."""
+    """Count the ones in bits, (n,) bytes."""
     count = 0
     for place in range(bits.shape[0]):
         byte = bits[place]
@@ -232,7 +234,7 @@ def count_ones(bits):  # type: ignore[no-untyped-def]
 
 @compiled(PRECISE)
 def join_zeros(bits, others, plain):  # type: ignore[no-untyped-def]
-    """The bytes (n,) that are zero where bits are, else others; there is one more of these than is used."""
+    """Inverse of `drop_zeros`: write plain (n,), zero where bits are zero; others has one unused byte at its end."""
     count = 0
     for i in range(plain.shape[0]):
         is_there = (bits[i >> 3] >> (i & 7)) & 1
@@ -241,7 +243,7 @@ def join_zeros(bits, others, plain):  # type: ignore[no-untyped-def]
 
 
 def compress(plain: Bytes) -> bytes:
-    """Smaller bytes."""
+    """Compress codes; see the module."""
     bits, others = np.packbits(plain != 0, bitorder="little"), np.empty(len(plain) + 1, np.uint8)
     others = others[: drop_zeros(plain, others)]
     first, second = (zstd.compress(part.data, LEVEL) for part in (bits, others))
@@ -249,7 +251,7 @@ def compress(plain: Bytes) -> bytes:
 
 
 def decompress(code: bytes, n_bytes: int) -> NDArray[np.uint8]:
-    """The plain bytes, (n_bytes,); ValueError if they are not so many, before there is room for them."""
+    """Return the plain bytes, (n_bytes,); raise ValueError for another number, before memory is allocated."""
     if len(code) < LENGTH.itemsize:
         raise ValueError(f"expected at least {LENGTH.itemsize} bytes, got {len(code)}")
     end = LENGTH.itemsize + int(np.frombuffer(code[: LENGTH.itemsize], LENGTH)[0])
@@ -265,12 +267,12 @@ def decompress(code: bytes, n_bytes: int) -> NDArray[np.uint8]:
 
 
 def most_compressed(n_bytes: int) -> int:
-    """Bytes that so many plain ones can become at most."""
+    """Maximum length of `n_bytes` plain bytes after compression."""
     return n_bytes + n_bytes // 8 + n_bytes // 128 + 2048
 
 
 def whole_numbers(place: Place, sender: Position, values: Bytes) -> Array:
-    """Numbers of a sum that is sent whole, where others are sent in codes; WrongMessageError if there are too few."""
+    """Decode a sum that is sent as whole numbers; raise WrongMessageError for a wrong length."""
     if len(values) != 8 * place.shape.n_values:
         raise WrongMessageError(sender, f"expected {8 * place.shape.n_values} bytes, got {len(values)}")
     return np.ascontiguousarray(values).view(np.float64)

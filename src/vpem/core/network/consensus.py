@@ -1,4 +1,4 @@
-"""The approximate sum of neighbours that average with each other."""
+"""Approximate sums by averaging between neighbours."""
 
 from __future__ import annotations
 
@@ -36,53 +36,53 @@ from vpem.core.network.summation import (
 )
 
 NEGLIGIBLE_ERROR = 1e-6
-"""Share of the spread of the terms that a sum may be wrong by, where no rounds are given."""
+"""Error of a sum relative to the spread of the terms, for which rounds are planned if none are given."""
 
 AUTO: Literal["auto"] = "auto"
 
 ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
-"""Where rounds have momentum: the same, times the number of agents, of a sum that no other follows, as in
-predictions; of those of k-means, and of the first one of EM; and of those that go on from it."""
+"""Error factors for rounds with momentum, times the number of agents: for a single sum, as in predictions; for the
+sums of k-means and the first sum of EM; and for later sums of EM, which continue from the last one."""
 
 WHOLE, BEGUN, TRACKED = 1, 2, 3
-"""Stages of sums beside those that stand alone: of k-means, whole as well; the first of EM, of rounded changes; and
-those that go on from others."""
+"""Stages after stage 0, which is that of a single sum: sums of k-means, sent as whole numbers; the first sum of EM,
+sent as quantized changes; and later sums of EM, which continue from the last one."""
 
 SMALLEST_CONTRACTION = 1e-9
-"""Below it, one round averages to rounding, as on a complete graph."""
+"""Contraction below which one round averages exactly up to rounding, as on a complete graph."""
 
 
 @dataclass(frozen=True)
 class Consensus(Summation):
-    """Neighbours average with each other for some rounds (Algorithm 2, equation 6).
+    """Average with neighbours for a number of rounds (Algorithm 2, equation 6).
 
-    The agents of a hub start from `N Q / |H|`, so that the average is the sum over hubs. What a root gets
-    differs from the exact sum, and from root to root, by a factor of about `rho ** rounds` of the spread
-    (`rho = vpem.core.network.graph.contraction(W)`).
+    The agents of a hub start from `N Q / |H|`, so that the average is the sum over hubs. The result of a root
+    differs from the exact sum, and from the results of other roots, by about `rho ** rounds` times the spread of the
+    terms (`rho = vpem.core.network.graph.contraction(W)`).
 
-    With ``rounds="auto"`` rounds have momentum (`vpem.core.network.chebyshev`), a sum of EM's iterations goes on from
-    the last one, and messages have rounded changes in place of whole numbers (`vpem.core.network.tracking`). That
-    keeps the sum, and what is left of all earlier differences shrinks by `1 / (2 N)` or so in every sum. As EM
-    settles, sums become exact. Each agent remembers a number for each row and component for itself and for each of
-    its neighbours, and one more. The first sum of a fit has nothing to go on from, and takes more rounds. K-means and
-    predictions send whole numbers. If the free energy per row falls by more than 0.01 all the same, all agents go
-    back two iterations, forget what they carry, and take half as many rounds again from then on.
+    With ``rounds="auto"``, rounds have momentum (`vpem.core.network.chebyshev`), each sum of EM continues from the
+    last one, and messages contain quantized changes in place of whole numbers (`vpem.core.network.tracking`). The sum
+    over agents is preserved, and all earlier errors shrink by a factor of about `1 / (2 N)` in every sum. Sums become
+    exact as EM converges. Each agent stores one number per row and component for itself, one for each of its
+    neighbours, and one more. The first sum of a fit has no earlier sum to continue from, and takes more rounds.
+    K-means and predictions send whole numbers. If the free energy per row nevertheless falls by more than 0.01, all
+    agents roll back two iterations, discard their carry, and from then on use 1.5 times as many rounds.
 
-    With `failures`, links come and go. In each round, both ends of a link know whether it works, and the weights are
-    made anew on the links that do, so that averages are kept. That is for experiments: what is sent over a link that
-    fails counts, and is not used. For messages that are really lost, see `RunningSums`.
+    With `failures`, links fail in some rounds. Both ends of a link know whether it works in a round, and weights are
+    recomputed on the working links, so that averages are preserved. This is for experiments: messages over a failed
+    link count as traffic, but are not used. For messages that are really lost, see `RunningSums`.
 
     Parameters
     ----------
     rounds : int, "auto" or None, default=None
-        None: as many as the graph needs for an error factor of 1e-6, and at least its diameter. "auto": far fewer, as
-        said above. Both follow from the links, so that every agent finds the same number.
+        None: as many as the graph needs for an error factor of 1e-6, and at least its diameter. "auto": far fewer;
+        see above. Both follow from the links, so that every agent computes the same number.
     weights : {"metropolis", "laplacian"}, default="metropolis"
         Metropolis weights, or `I - alpha L`.
     alpha : float, optional
-        For "laplacian": in (0, 2 / lambda_max); by default the fastest constant. It makes no difference to "auto".
+        For "laplacian": in (0, 2 / lambda_max); by default the fastest constant. It has no effect with "auto".
     failures : Failures, optional
-        Links that fail in some rounds; with a number of rounds only.
+        Links that fail in some rounds. Needs a number of rounds.
     """
 
     rounds: int | Literal["auto"] | None = None
@@ -114,21 +114,21 @@ class Consensus(Summation):
 
     @property
     def n_stages(self) -> int:
-        """See `stage`."""
+        """Number of stages; see `stage`."""
         return 1 + TRACKED + MOST_RETREATS if self.rounds == AUTO else 1
 
     @property
     def is_lossy(self) -> bool:
-        """The likelihood of sums of rounded changes is not that of the parameters."""
+        """True for quantized changes: the likelihood of their sums is not that of the parameters."""
         return self.rounds == AUTO
 
     @property
     def is_guarded(self) -> bool:
-        """Sums that go on from the last ones may lag too far behind."""
+        """True if sums continue from the last one, as they may lag too far behind."""
         return self.rounds == AUTO
 
     def check(self, network: Network) -> None:
-        """Raise ValueError if there are no links between parties, or alpha does not average over them."""
+        """Raise ValueError if parties have no links, or if averaging with this alpha does not converge."""
         check_links(network, "Consensus")
         if self.alpha is not None:
             self.mixing_matrix(network)
@@ -136,13 +136,13 @@ class Consensus(Summation):
             self.failures.check(network)
 
     def mixing_matrix(self, network: Network) -> Array:
-        """One round's weights W; (n_agents, n_agents)."""
+        """Weights W of one round; shape (n_agents, n_agents)."""
         if self.weights == "metropolis":
             return metropolis_weights(network.links)
         return laplacian_weights(network.links, self.alpha)
 
     def n_rounds(self, network: Network, stage: int = 0) -> int:
-        """Rounds of averaging in one sum: as given, or as many as the graph needs."""
+        """Number of rounds of averaging in one sum: as given, or as many as the graph needs."""
         rounds, n_agents = self.rounds, len(network.parties)
         if rounds is None:
             return max(network.diameter, self._rounds_needed(network, NEGLIGIBLE_ERROR))
@@ -155,7 +155,7 @@ class Consensus(Summation):
         return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
     def error_factor(self, network: Network) -> float | None:
-        """`rho ** rounds`; see `Summation`. Where sums go on from others, what is left shrinks with every sum."""
+        """Return `rho ** rounds`; see `Summation`. 0 with "auto", as the error shrinks with every sum."""
         if self.failures is not None:
             return None
         if self.rounds == AUTO:
@@ -163,7 +163,7 @@ class Consensus(Summation):
         return self._contraction(network) ** self.n_rounds(network)
 
     def rounds_needed(self, network: Network, tolerance: float) -> int | None:
-        """Rounds after which the error factor is at most `tolerance`; None where they are found anyway."""
+        """Number of rounds for an error factor of at most `tolerance`; None with "auto" or failures."""
         is_known = self.rounds != AUTO and self.failures is None
         return self._rounds_needed(network, tolerance) if is_known else None
 
@@ -171,11 +171,11 @@ class Consensus(Summation):
         rho = self._contraction(network)
         if rho <= tolerance:
             return 1
-        # A little less than a whole number is that number: processors differ in the last digits of rho.
+        # Processors differ in the last digits of rho: round up only if the excess is larger than that.
         return math.ceil(math.log(tolerance) / math.log(rho) - 1e-6)
 
     def _contraction(self, network: Network) -> float:
-        """Factor by which one round shrinks what is left; (n_agents, n_agents) eigenvalues, found once."""
+        """Factor by which one round shrinks the error, from the cached eigenvalues of W."""
 
         def find(network: Network) -> float:
             rho = contraction(self.mixing_matrix(network))
@@ -185,7 +185,7 @@ class Consensus(Summation):
         return float(network.remember(key, find))
 
     def _averaging(self, network: Network, stage: int = 0) -> Averaging:
-        """How a round goes, found once."""
+        """Weights and reach of the rounds of a stage, cached."""
         is_coded = stage >= BEGUN
 
         def find(network: Network) -> Averaging:
@@ -197,9 +197,9 @@ class Consensus(Summation):
         return averaging
 
     def _weights_left(self, network: Network, position: Position, links: NDArray[np.int64]) -> Array:
-        """An agent's weights on the links that are left, (n_links, 2); (n_agents,).
+        """Return an agent's weights, (n_agents,), on the working links, (n_links, 2).
 
-        A constant that averages over all links does so over fewer.
+        A Laplacian constant that averages over all links also averages over fewer.
         """
         own = links[(links == position).any(axis=1)]
         peers = own.sum(axis=1) - position
@@ -212,7 +212,7 @@ class Consensus(Summation):
         return weights
 
     def _momentum(self, network: Network, number: int, stage: int = 0) -> float:
-        """Of a round of averaging."""
+        """Momentum of a round of averaging."""
         if self.rounds != AUTO or number == 0:
             return 1.0
         is_coded = stage >= BEGUN
@@ -226,7 +226,7 @@ class Consensus(Summation):
         return momenta[number]
 
     def stage(self, shape: Shape, series: str, carry: Memory) -> int:
-        """A sum by itself, one of k-means, the first of EM, or one that goes on from it, again after each retreat."""
+        """Stage of a single sum, a sum of k-means, the first sum of EM, or a later one after some rollbacks."""
         if self.rounds != AUTO or not series:
             return 0
         if not series.startswith(ITERATE):
@@ -234,12 +234,12 @@ class Consensus(Summation):
         return TRACKED + int(tracking.retreats_of(carry)[0]) if tracking.goes_on(shape, carry) else BEGUN
 
     def later_stage(self, shape: Shape, series: str) -> int:
-        """Sums of EM go on from the last one."""
+        """Stage of the later sums of a series; those of EM continue from the last one."""
         is_tracked = self.rounds == AUTO and series.startswith(ITERATE)
         return TRACKED if is_tracked else self.stage(shape, series, NO_MEMORY)
 
     def retreat(self, carry: Memory) -> Memory:
-        """Only how often this has happened."""
+        """Discard the carry except for the number of rollbacks."""
         return {"retreats": tracking.retreats_of(carry) + 1}
 
     def schedule(
@@ -251,7 +251,7 @@ class Consensus(Summation):
         decision: bool,
         audience: frozenset[Position] | None = None,
     ) -> list[Round[Position]]:
-        """Down the hub's tree, then as many rounds of averaging as agreed, then what the decision still lacks."""
+        """Send terms down the hub's tree, average, then flood the decision in the additional rounds that it needs."""
         return self.schedule_in(0, network, position, values=values, decision=decision, audience=audience)
 
     def schedule_in(
@@ -264,7 +264,7 @@ class Consensus(Summation):
         decision: bool,
         audience: frozenset[Position] | None = None,  # noqa: ARG002 (who takes part sees the sum)
     ) -> list[Round[Position]]:
-        """With the rounds of a stage."""
+        """Rounds of one agent in a stage; see `schedule`."""
         neighbours = network.neighbours[position]
         found: list[Round[Position]] = []
         if not neighbours:
@@ -277,25 +277,25 @@ class Consensus(Summation):
         return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:
-        """Whole numbers; with "auto" bytes, as many as it takes."""
+        """Double precision of fixed length; with "auto", bytes of variable length."""
         if self.rounds != AUTO:
             return Payload(shape.n_values)
         n_agents = tracking.MOST_AGENTS if network is None else len(network.positions)
         return Payload(max(tracking.most_coded(n_agents, shape), 8 * shape.n_values), "u1", is_fixed=False)
 
     def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
-        """Of rounded changes from nothing to a byte for each entry; other sums are whole."""
+        """Zero to one byte per entry for quantized changes; other sums send whole numbers."""
         if self.rounds == AUTO and series.startswith(ITERATE):
             return tracking.lengths(len(network.positions), shape)
         n_bytes = 8 * shape.n_values
         return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
 
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
-        """The memory of the agent, and of all its neighbours, if sums go on from others."""
+        """Bytes of the carry of an agent: with "auto", its own copy and those of its neighbours; otherwise 0."""
         return tracking.carried_bytes(network, position, shape) if self.rounds == AUTO else 0
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
-        """The hub's term, so that the average over its members and all others is the sum over hubs."""
+        """Scale the hub's term so that the average over all agents is the sum over hubs."""
         if self._is_tracked(place):
             stage = np.array([self.stage(place.shape, place.series, carry)])
             return {**tracking.begin(place, carry, term), "stage": stage}
@@ -305,13 +305,13 @@ class Consensus(Summation):
         return {"values": term * share(network, network.hub(place.position))}
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (all are the same)
-        """The term on its way down the hub's tree, the average so far; or its change."""
+        """Term on its way down the hub's tree, current average, or its quantized change."""
         if self._is_tracked(place):
             return state["out"]
         return np.ascontiguousarray(state["values"]).view(np.uint8) if self.rounds == AUTO else state["values"]
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
-        """The root's terms as they are; averages by the agent's own row of weights."""
+        """Store the root's term, or average with the agent's own row of weights."""
         network = place.network
         if self._is_tracked(place):
             stage = int(state["stage"][0])
@@ -337,14 +337,14 @@ class Consensus(Summation):
         return {"values": total, "before": values} if self.rounds == AUTO else {"values": total}
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
-        """The sum; and what the next one goes on from."""
+        """Return the sum and the carry from which the next one continues."""
         return tracking.end(place, state) if self._is_tracked(place) else (state["values"], NO_MEMORY)
 
     def _is_tracked(self, place: Place) -> bool:
         return self.rounds == AUTO and place.series.startswith(ITERATE)
 
     def matrix(self, network: Network) -> Array | None:
-        """All rounds at once: `W ** rounds`, of which a root needs its own row, summed over each hub's members."""
+        """Return all rounds at once: the roots' rows of `W ** rounds`, summed over each hub's members."""
         if self.rounds == AUTO or self.failures is not None:
             return None
         averaging = np.linalg.matrix_power(self.mixing_matrix(network), self.n_rounds(network))

@@ -1,9 +1,9 @@
-"""Copies of rows that all neighbours of an agent have, and that coded changes move; and averages that go by them.
+"""Copies of an agent's rows at its neighbours, updated by coded changes, and averages computed from these copies.
 
-A row is a log-density for each component, of which only differences count: in copies and averages, the leading
-component has 0. What is coded are changes against a component that leads: the one that led in the copy before, which
-both ends know, or another one, which is told, if that has fallen far behind. So the competition of a row's best
-components is never lost beside one that is far away: it is never the difference of two large numbers.
+A row has a log-density for each component, and only differences within a row matter: in copies and averages, the
+leading component is 0. Changes are relative to a leading component: the leader of the last copy, which both ends know
+or, if that has fallen far behind, another one, which the message contains. The differences between a row's best
+components thus keep their precision, as they are never the difference of two large numbers.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ Bytes = NDArray[np.uint8]
 Leaders = NDArray[np.uint16]
 
 LEADER = np.dtype("<u2")
-"""A component's number and one, or 0, in a message."""
+"""Type of a leader in a message: the number of a component plus one, or 0."""
 SPARING = 16.0
-"""Of what a component is behind beyond `DECIDED`, this part may be silent. Copies that are not moved pull on, so
-that averages are wrong by about five such parts (measured): with a quarter, as on a tree, agents on a path of thirty
-took components that were far behind for leading ones."""
+"""Divisor of the threshold for a component that is far behind: changes below its distance to the leader beyond
+`DECIDED`, divided by this number, are not sent. Copies that are not updated still pull the averages, which are wrong
+by about five thresholds (measured). With a divisor of four, as on a tree, agents on a path of thirty mistook
+components that were far behind for leading ones."""
 
 
 @compiled(PRECISE)
 def find_moves(steps, values, copy, least, is_sparing, leaders, changes):  # type: ignore[no-untyped-def]
-    """How far a copy is behind, rounded, 0 where that does not matter; returns the largest of these numbers.
+    """Round the changes from a copy to the values, 0 below a threshold; return the largest rounded change.
 
-    values, copy (n_rows, n_components); changes (n_rows, n_components - 1) are whole numbers: a float's sign,
-    exponent and two bits. A change matters from `least` on; if `is_sparing`, that of a component that is far
-    behind matters from some part of what it is behind beyond `DECIDED`. leaders (n_rows,): 0 where changes are
-    against the component that leads in the copy; otherwise, as that has fallen far behind, one more than the number
-    of the component that they are against. There are hardly any branches: which component leads, and what is silent,
-    cannot be foreseen. steps: see `steps_for`.
+    values, copy (n_rows, n_components); changes (n_rows, n_components - 1) are integers: the sign, the exponent and
+    two bits of the mantissa of a float. The threshold is `least` or, if `is_sparing`, the distance of the component
+    to the leader beyond `DECIDED`, divided by `SPARING`, if that is larger. leaders (n_rows,): 0 if changes are
+    relative to the leader of the copy; if that has fallen far behind, the number of the component to which they are
+    relative, plus one. The loop has hardly any branches, because the leader and the entries that are not sent are
+    unpredictable. steps: see `steps_for`.
     """
     n_rows, n_components = copy.shape[0] if copy.size else 0, len(steps) or copy.shape[1]
     largest = np.uint64(0)
@@ -74,7 +75,7 @@ def find_moves(steps, values, copy, least, is_sparing, leaders, changes):  # typ
 
 @compiled(PRECISE)
 def move(steps, codes, scale, leaders, copy, out):  # type: ignore[no-untyped-def]
-    """A copy, moved by what codes (n_rows * (n_components - 1),) stand for; copy, out (n_rows, n_components).
+    """Add the values of codes (n_rows * (n_components - 1),) to copy, and write to out; both (n_rows, n_components).
 
     leaders (n_rows,) as in `find_moves`; steps: see `steps_for`.
     """
@@ -99,21 +100,21 @@ def move(steps, codes, scale, leaders, copy, out):  # type: ignore[no-untyped-de
 
 @compiled(PRECISE)
 def add_momentum(values, before, momentum, out):  # type: ignore[no-untyped-def]
-    """What a round goes on from: `momentum` of the numbers as they are, the rest of those before; (n,) all."""
+    """Write `momentum * values + (1 - momentum) * before` to out, from which a round starts; all of shape (n,)."""
     for i in range(values.shape[0]):
         out[i] = momentum * values[i] + (1.0 - momentum) * before[i]
 
 
 @compiled(PRECISE)
 def pull(theirs, own, weight, out):  # type: ignore[no-untyped-def]
-    """Move numbers towards a neighbour's; (n,) all. What one of two neighbours gains by it, the other loses."""
+    """Move numbers towards a neighbour's; all of shape (n,). One of two neighbours gains what the other loses."""
     for i in range(out.shape[0]):
         out[i] += weight * (theirs[i] - own[i])
 
 
 @compiled(PRECISE)
 def settle(values):  # type: ignore[no-untyped-def]
-    """Let the leading component of each row have 0; values (n_rows, n_components) are changed in place."""
+    """Shift each row in place so that its leading component is 0; values (n_rows, n_components)."""
     for m in range(values.shape[0]):
         top = values[m, 0]
         for k in range(1, values.shape[1]):
@@ -123,7 +124,7 @@ def settle(values):  # type: ignore[no-untyped-def]
 
 
 def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) -> tuple[int, Bytes, Leaders]:
-    """The scale and the codes, (n_rows * (n_components - 1),), of what a copy lacks, and leaders that are told."""
+    """Return scale and codes, (n_rows * (n_components - 1),), of the changes of a copy, and the leaders to send."""
     changes = np.empty((len(copy), max(copy.shape[1] - 1, 0)), dtype=np.uint16)
     leaders = np.zeros(len(copy), dtype=LEADER)
     scale = exponent_of(find_moves(steps_for(copy), values, copy, least, is_sparing, leaders, changes))
@@ -133,24 +134,24 @@ def find_codes(values: Array, copy: Array, least: float, *, is_sparing: bool) ->
 
 
 def moved(copy: Array, scale: int, codes: Bytes, leaders: Leaders) -> Array:
-    """A copy after what was sent."""
+    """Return a copy after the changes of a message."""
     found = np.empty_like(copy)
     move(steps_for(copy), codes, scale, leaders, copy, found)
     return found
 
 
 def mixed(values: Array, before: Array, momentum: float, own: Array, others: list[tuple[float, Array]]) -> Array:
-    """One round of averaging by copies, `m (z + sum_j V_ij (q_j - q_i)) + (1 - m) z_before`.
+    """Compute one round of averaging from copies, `m (z + sum_j V_ij (q_j - q_i)) + (1 - m) z_before`.
 
     Parameters
     ----------
     values, before : array of shape (n_rows, n_components)
-        The agent's numbers, and those of a round before.
+        Numbers of the agent, and those of the round before.
     momentum : float
     own : array of shape (n_rows, n_components)
-        The copy that its neighbours have of its numbers.
+        Copy of its numbers at its neighbours.
     others : list of (float, array of shape (n_rows, n_components))
-        For each neighbour, the weight and the copy of its numbers.
+        Weight of each neighbour, and the copy of its numbers.
     """
     found = np.empty_like(values)
     flat, here = found.reshape(-1), own.reshape(-1)

@@ -1,4 +1,4 @@
-"""What one sum or decision costs, by the rounds that agents follow: traffic, and the busiest line of each round."""
+"""Cost of one sum or decision, from the agents' rounds: traffic, and the load of the busiest line in each round."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Sendings:
-    """All messages of one sum or decision, whatever their length; found once for many lengths."""
+    """All messages of one sum or decision, without their lengths."""
 
     network: Network
     table: Integers
-    """(n, 6): sender, receiver, first round, number of rounds, whether it has values, whether it has a decision."""
+    """Shape (n, 6): sender, receiver, first round, number of rounds, 1 if with values, 1 if with a decision."""
     rounds: int
 
     def sizes(self, value_bytes: int | Integers, n_decisions: int) -> Integers:
-        """Bytes of each message's contents, (n,), from those of its values: of all the same, or (n,)."""
+        """Bytes of each message's contents, (n,), from the bytes of its values: one number for all, or (n,)."""
         found: Integers = value_bytes * self.table[:, 4] + FLOAT_BYTES * n_decisions * self.table[:, 5]
         return found
 
     def traffic(self, value_bytes: int | Integers, n_decisions: int) -> Traffic:
-        """What all of it takes, if messages with values have so many bytes of them."""
+        """Traffic of all messages, from the bytes of the values in each message."""
         times, total = self.table[:, 3], make_traffic(self.network.agents, rounds=self.rounds)
         sizes = times * (OVERHEAD_BYTES + self.sizes(value_bytes, n_decisions))
         for side in (0, 1):  # senders, receivers
@@ -39,14 +39,15 @@ class Sendings:
         return total
 
     def busiest(self, value_bytes: int | Integers, n_decisions: int) -> int:
-        """Bytes that the busiest agent of each round sends, or gets if that is more, added up over the rounds.
+        """Bytes that the busiest agent of each round sends or receives, whichever is more, added over the rounds.
 
-        With one line for each agent, that sends and gets at the same time, this is what bandwidth is paid for.
+        Divided by the bandwidth, this is the transfer time if each agent has one line, which sends and receives at
+        the same time.
         """
         if not len(self.table):
             return 0
         firsts, ends = self.table[:, 2], self.table[:, 2] + self.table[:, 3]
-        edges = np.unique(np.concatenate([firsts, ends]))  # in between, one round is like the other
+        edges = np.unique(np.concatenate([firsts, ends]))  # all rounds between two edges are equal
         begin, end = np.searchsorted(edges, firsts), np.searchsorted(edges, ends)
         row = np.repeat(np.arange(len(self.table)), end - begin)
         place = np.arange(len(row)) - np.repeat(np.cumsum(end - begin) - (end - begin), end - begin) + begin[row]
@@ -63,12 +64,12 @@ class Sendings:
 def find_sendings(
     summation: Summation, network: Network, *, values: bool, decision: bool, stage: int = 0
 ) -> Sendings:
-    """All messages of a sum, a decision, or both."""
+    """Find all messages of a sum, a decision, or both."""
     found, n_rounds = [], 0
     for sender in network.positions:
         schedule = summation.schedule_in(stage, network, sender, values=values, decision=decision)
         n_rounds, first = max(n_rounds, len(schedule)), 0
-        for _, group in groupby(schedule, key=id):  # many rounds are one and the same
+        for _, group in groupby(schedule, key=id):  # many rounds are the same object
             part, *others = group
             times = 1 + len(others)
             found += [

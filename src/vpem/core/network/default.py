@@ -1,4 +1,4 @@
-"""How a network adds where nothing was chosen, and the ways that have a name."""
+"""Default summation of a network, and summations by name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WAYS = ("exact", "differences", "consensus", "running")
 
 
 def default_summation(network: Network) -> Star | Tree:
-    """The exact sum: of the server on a star, of a spanning tree on other graphs."""
+    """Return the exact sum: by the server on a star, by a spanning tree on other graphs."""
     return Star() if network.is_star else Tree()
 
 
 def named_summation(way: str, rounds: int | Literal["auto"] | None = None, *, is_star: bool) -> Summation:
-    """One of `WAYS`; rounds are those of consensus."""
+    """Return the summation of a name in `WAYS`; rounds are those of consensus."""
     exact = Star() if is_star else Tree()
     ways: dict[str, Summation] = {"exact": exact, "differences": Differences(exact), "consensus": Consensus(rounds)}
     return {**ways, "running": RunningSums()}[way]

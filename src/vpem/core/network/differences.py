@@ -1,4 +1,4 @@
-"""Sums that send only what has changed, rounded: few bytes once EM goes slowly, and exact in the end."""
+"""Sums of quantized changes: few bytes once EM changes slowly, and exact at convergence."""
 
 from __future__ import annotations
 
@@ -46,42 +46,42 @@ from vpem.core.network.tree import SpanningTree, Tree
 from vpem.core.rooms import room_for
 
 FIRST_WHOLE, FIRST_ERROR = 2, 0.5
-"""Of the codes for each number in the first sum, from which EM sets out, the first two are for all numbers, the
-others for what is then still wrong by so many nats, over the number of links."""
+"""Layers of codes that the first sum of EM has for all numbers, and the threshold of the other layers: a number is
+refined while its error exceeds this many nats, divided by the number of links."""
 MOST_SILENT = 0.1
-"""Nats below which a change may be silent, at most, where a row is not decided."""
+"""Maximum threshold of a change in nats, where the row is not decided."""
 ROUNDING_ERROR = 1e-12
-"""Nats below which a change is what rounding has left."""
+"""Nats below which a change is due to rounding."""
 MOST_LEVEL = 2.0**20
-"""Size of the mean log-density that is added to ratios: a larger one would cost their digits."""
+"""Bound on the mean log-density that is added to ratios: a larger one would cost digits of the ratios."""
 
 USUAL = (0.25, 0.7)
-"""Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
+"""Range of the bytes per entry of a message, averaged over a fit; measured, see `docs/howto/scale-and-cost.md`."""
 
 References = NDArray[np.uint16]
-"""(n_rows,): against which component a row's ratios are."""
+"""Shape (n_rows,): component in the denominator of each row's ratios."""
 PartsOf = Callable[[], Iterable[tuple[slice, Array | None]]]
-"""A term, some rows after the other."""
+"""Iterator over the parts of a term: slices of rows and their numbers."""
 
 
 @dataclass(frozen=True)
 class Differences(Summation):
-    """A star or a tree on which both ends of a link remember, and only rounded changes are sent.
+    """A star or a tree in which both ends of a link remember the last values, and send only quantized changes.
 
-    What is added are log-ratios: in each row, of the components against the one that led at the last total. A sender
-    keeps what its rounding left over and sends it with the next change, so that sums become exact as EM settles. An
-    entry is silent while it can hardly change a responsibility. The total is rounded once, on top, and all work with
-    the same bits.
+    The values are log-ratios: in each row, of each component to the leader of the last total. A sender keeps its
+    rounding error and sends it with the next change, so that sums become exact as EM converges. An entry is not sent
+    while it can hardly change a responsibility. The total is rounded once, at the root of the tree, and all agents
+    use the same bits.
 
-    Only the sums of EM's iterations are sent so; others (k-means, predictions) go whole.
+    Only the sums of EM's iterations are quantized; others (k-means, predictions) are sent as whole numbers.
 
     Parameters
     ----------
     around : Star or Tree
-        The way that sums take.
+        The tree on which sums are computed.
     silence : float, default=0.1
-        An entry is silent while its change is smaller than this share of the mean change of the last total, over
-        the number of links. 0: only rounding is left, and what cannot matter.
+        An entry is not sent while its change is smaller than this share of the mean change of the last total,
+        divided by the number of links. 0: only entries that cannot matter, and rounding errors, are not sent.
     """
 
     around: Star | Tree
@@ -98,25 +98,25 @@ class Differences(Summation):
 
     @property
     def has_server(self) -> bool:
-        """As what it is around."""
+        """True for `Differences(Star())`."""
         return self.around.has_server
 
     @property
     def is_common(self) -> bool:
-        """All have the same total."""
+        """True: all agents have the same total."""
         return True
 
     @property
     def is_lossy(self) -> bool:
-        """The likelihood of its sums is not that of the parameters."""
+        """True: the likelihood of the sums is not that of the parameters."""
         return True
 
     def check(self, network: Network) -> None:
-        """See `Star` and `Tree`."""
+        """Raise ValueError as `Star` and `Tree` do."""
         self.around.check(network)
 
     def error_factor(self, network: Network) -> float:  # noqa: ARG002 (on all networks)
-        """What is left shrinks with every sum."""
+        """Return 0: the error shrinks with every sum."""
         return 0.0
 
     def schedule(
@@ -128,15 +128,15 @@ class Differences(Summation):
         decision: bool,
         audience: frozenset[Position] | None = None,
     ) -> list[Round[Position]]:
-        """See `Star` and `Tree`."""
+        """Rounds of `Star` or `Tree`."""
         return self.around.schedule(network, position, values=values, decision=decision, audience=audience)
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)
-        """Bytes, as many as it takes; never more than whole numbers would have."""
+        """Bytes of variable length; the maximum is that of codes or of whole numbers, whichever is larger."""
         return Payload(max(most_coded(shape), 8 * shape.n_values), "u1", is_fixed=False)
 
     def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
-        """From a message that says nothing to a byte for each entry; other sums are whole."""
+        """Expected lengths: from a message without changes to one byte per entry; other sums send whole numbers."""
         if not series.startswith(ITERATE):
             n_bytes = 8 * shape.n_values
             return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
@@ -148,14 +148,14 @@ class Differences(Summation):
         return Lengths(fewest, (low, high), most)
 
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
-        """Memory of the links and of the total."""
+        """Bytes that an agent keeps for its links and the total."""
         kept = _nothing(shape, position, self.around.tree(network))
-        return sum(array.nbytes for array in kept.values()) + shape.n_rows  # and which rows there are
+        return sum(array.nbytes for array in kept.values()) + shape.n_rows  # one byte for each row: is it present
 
     # A sum
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
-        """Who has nothing below begins with its own change."""
+        """State before the first round; a leaf of the tree encodes its own change."""
         if not place.series.startswith(ITERATE):
             return self.around.begin(place, carry, term)
         shape = place.shape
@@ -167,8 +167,11 @@ class Differences(Summation):
         )
 
     def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
-        """Who has nothing below needs each row once, but for the first sum. Others make all, and then wait."""
-        is_other = type(self).begin is not Differences.begin  # of a subclass, which is to see every term
+        """State before the first round.
+
+        A leaf reads its term part by part, except in the first sum; other agents compute the whole term and wait.
+        """
+        is_other = type(self).begin is not Differences.begin  # a subclass must see every term
         if not place.series.startswith(ITERATE) or not carry or is_other:
             return self.begin(place, carry, term.whole())
         known: Memory = {"terms": NO_TERMS, "scalars": term.scalars}
@@ -179,13 +182,13 @@ class Differences(Summation):
         return self._set_out(place, carry, {**known, "terms": terms, "ends": ends})
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
-        """The changes of all below, or of the total."""
+        """Change of the agent's subtree on the way up, or of the total on the way down."""
         if place.series.startswith(ITERATE):
             return state["out"]
         return np.ascontiguousarray(self.around.message(place, step, state)).view(np.uint8)
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
-        """On the way up, add and pass on; on the way down, move the total."""
+        """Add the changes of the children and encode the sum on the way up; update the total on the way down."""
         if not place.series.startswith(ITERATE):
             whole = {sender: whole_numbers(place, sender, values) for sender, values in received.items()}
             return self.around.combine(place, step, state, whole)
@@ -201,20 +204,20 @@ class Differences(Summation):
         return self._up(place, state, [parts.scalars for parts in found])
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
-        """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
+        """Return log-densities, in each row up to a constant that is right on average, and the carry."""
         if not place.series.startswith(ITERATE):
             return self.around.end(place, state)
         (values,) = once("values", [state["total"], state["out"]], lambda: (_values(state),))
         return values, {name: state[name] for name in KEPT}
 
     def changes(self, state: Memory) -> Memory:
-        """What messages have said, and the pace; nothing for a first sum, in which all is new, and for other sums."""
+        """Codes of the messages, and the pace; nothing for the first sum of EM, and for sums of whole numbers."""
         if "out" not in state or _is_first(state):
             return NO_MEMORY
         return {name: state[name] for name in state if name == "pace" or name.startswith(SAID)}
 
     def redo(self, carry: Memory, changes: Memory) -> Memory:
-        """Memories, moved by the same codes in the same order."""
+        """Return the carry after adding the same codes in the same order."""
         (n_rows, width), after = carry["total"].shape, {**carry, "pace": changes["pace"]}
         references = carry["total"].argmax(axis=1).astype(np.uint16)
         for name in ("sent", "below", "total"):
@@ -225,7 +228,7 @@ class Differences(Summation):
         return after
 
     def _set_out(self, place: Place, carry: Memory, own: Memory, parts: PartsOf | None = None) -> Memory:
-        """State before the first round; own: terms (n_components, n_rows), if there are any, and scalars."""
+        """State before the first round; own has terms (n_components, n_rows), empty without a block, and scalars."""
         shape, tree, terms = place.shape, self.around.tree(place.network), own["terms"]
         state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
         references, thresholds = _thresholds(state["total"], state["pace"], self.silence)
@@ -236,7 +239,7 @@ class Differences(Summation):
         return state if tree.below[place.position] else self._up(place, state, parts=parts)
 
     def _up(self, place: Place, state: Memory, scalars: Sequence[Array] = (), parts: PartsOf | None = None) -> Memory:
-        """The change of what is here and below, with the scalars from below; on top, of the total."""
+        """Encode the change of the agent's subtree, with the children's scalars; at the root, of the total."""
         tree = self.around.tree(place.network)
         is_top, before = place.position == tree.top, state["total"]
         sent = before if is_top else state["sent"]
@@ -272,17 +275,17 @@ KEPT = ("sent", "below", "total", "pace", "present")
 NO_THRESHOLDS, NO_TERMS = np.empty((0, 0), dtype=np.float32), np.empty((0, 0))
 NO_BITS = np.zeros(0, dtype=np.uint8)
 SAID = "said"
-"""Beginning of the names of what messages have said of a memory, without their scalars."""
+"""Prefix of the names of the codes by which messages changed an array, without the scalars."""
 
 
 def _slices(terms: Array, ends: NDArray[np.int64]) -> Iterator[tuple[slice, Array | None]]:
-    """Parts of terms (n_components, n_rows), if there are any; the same as those in which they were made."""
+    """Iterate over terms (n_components, n_rows), or None without terms, in the parts in which they were computed."""
     for first, last in pairwise([0, *ends.tolist()]):
         yield slice(first, last), terms[:, first:last] if terms.size else None
 
 
 def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
-    """Memory before the first sum: of the link upward, of those from below, and of the total."""
+    """Carry before the first sum: zeros for the link to the parent, the links to children, and the total."""
     size = shape.n_rows, shape.width
     total, pace = once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
     return {
@@ -297,7 +300,7 @@ def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, 
 def _down(
     place: Place, sender: Position, state: Memory, message: NDArray[np.uint8], moved: Array | None = None
 ) -> Memory:
-    """The total, moved by the bytes that all get."""
+    """Update the total by the message that all agents receive."""
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = parse(place, sender, message, is_first=_is_first(state))
@@ -324,12 +327,12 @@ def _down(
 
 
 def _is_first(state: Memory) -> bool:
-    """Whether a sum has none before it: it says which rows there are."""
+    """True in the first sum of a series, whose messages also contain the present rows."""
     return len(state["bits"]) > 0
 
 
 def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Array:
-    """A memory, (n_rows, n_components), after some messages."""
+    """Return an array (n_rows, n_components) after the changes of some messages."""
     after = room_for(*memory.shape)
     codes = found[0].codes if len(found) == 1 else np.concatenate([parts.codes for parts in found])
     scales = np.array([scale for parts in found for scale in parts.scales])
@@ -338,20 +341,20 @@ def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Arr
 
 
 def _values(state: Memory) -> Array:
-    """The sum that all work with, (n_values,)."""
+    """Sum that all agents use; shape (n_values,)."""
     total, present = state["total"], state["present"].astype(bool)
     *scalars, level = state["scalars"].tolist()
     level = min(max(level / max(1, np.count_nonzero(present)), -MOST_LEVEL), MOST_LEVEL)
     values = room_for(total.size + len(scalars))
     values[total.size :] = scalars
-    # Zeros would mean that there is no such row.
+    # A row of zeros would count as absent.
     by_component = values[: total.size].reshape(total.shape[1], -1)
     find_sums(total, state["references"], present, level or np.finfo(float).tiny, by_component)
     return values
 
 
 def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, NDArray[np.float32]]:
-    """Against which component each row's ratios are, the leading one; and what others must change by to matter."""
+    """Find the leading component of each row, and the thresholds of the changes of the others."""
 
     def find() -> Arrays:
         references = np.empty(len(total), dtype=np.uint16)

@@ -1,4 +1,4 @@
-"""Which links fail in which rounds: drawn or listed, the same for every agent and in every process."""
+"""Simulated failures of links: random or listed, and the same for every agent and in every process."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ Truths = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
 LINKS, MESSAGES = 0, 1
-"""What fails: a link, both ways, or a message by itself."""
+"""Kinds of failures: of a link in both directions, or of a single message."""
 
 FEWEST_ROUNDS = 64
-"""Drawn at a time."""
+"""Minimum number of rounds that are drawn at a time."""
 
 
 @dataclass(frozen=True)
 class Failures:
     """Links that fail for some rounds of a sum.
 
-    Every failure follows from the seed, the number of the sum, the round and the link, in any order and in any
-    process. In a sum whose agents know which links are left (`Consensus`), a link fails both ways. In one
-    whose agents need not know (`RunningSums`), each direction fails by itself.
+    Every failure is a function of the seed, the number of the sum, the round and the link, in any order and in any
+    process. In a sum whose agents know the working links (`Consensus`), a link fails in both directions. In one
+    whose agents need not know them (`RunningSums`), each direction fails independently.
 
     Parameters
     ----------
     probability : float, default=0.0
         Share of the rounds in which a link fails, from 0 to less than 1.
     burst : float, optional
-        Mean number of rounds in a row for which a failure lasts, 1 or more, within a sum. None: every round is drawn
-        by itself, which makes it `1 / (1 - probability)`.
+        Mean number of consecutive rounds of a failure within a sum, 1 or more. None: rounds are drawn independently,
+        so that it is `1 / (1 - probability)`.
     seed : int, default=0
     listed : sequence of (round, sender, receiver), optional
-        Failures that happen in every sum: the round of averaging, from 0 on, or None for all of them, and the names
-        of two parties that are linked. Where links fail both ways, the order of the two does not matter.
+        Failures that happen in every sum: the round of averaging, from 0 on, or None for all rounds, and the names
+        of two linked parties. If links fail in both directions, the order of the two does not matter.
 
     Examples
     --------
@@ -68,32 +68,32 @@ class Failures:
         object.__setattr__(self, "listed", tuple(map(_read, self.listed)))
 
     def check(self, network: Network) -> None:
-        """Raise ValueError if a failure is listed of a link that is not there."""
+        """Raise ValueError if a failure is listed for a link that does not exist."""
         _listed_pairs(self, network)
 
     def links(self, network: Network, count: int, number: int) -> Truths:
-        """Whether each link fails, (n_links,): in the order of `link_pairs`.
+        """Return True for each link that fails, (n_links,), in the order of `link_pairs`.
 
         Parameters
         ----------
         network : Network
         count : int
-            Of the sum; see `vpem.core.network.summation.Place`.
+            Count of the sum; see `vpem.core.network.summation.Place`.
         number : int
-            Of the round of averaging, from 0 on.
+            Number of the round of averaging, from 0 on.
         """
         return self._find(network, LINKS, count, number)
 
     def messages(self, network: Network, count: int, number: int) -> Truths:
-        """Whether a message over each link fails, (2 * n_links,): to its higher end, then all to the lower ones."""
+        """Return True for each lost message, (2 * n_links,): first from the lower to the higher ends, then back."""
         return self._find(network, MESSAGES, count, number)
 
     def loses(self, network: Network, count: int, number: int, sender: int, receiver: int) -> bool:
-        """Whether one message fails; sender and receiver by position."""
+        """True if one message is lost; sender and receiver by position."""
         return bool(self.messages(network, count, number)[message_numbers(network)[sender, receiver]])
 
     def _find(self, network: Network, what: int, count: int, number: int) -> Truths:
-        """One round of a sum, all of whose rounds are drawn at once; agents are in two sums at most."""
+        """Return the failures of one round from the cached sums; at any time, agents are in at most two sums."""
         known: dict[int, Truths] = network.remember(("failures", self, what), lambda _: {})
         found = known.get(count)
         if found is None or len(found) <= number:
@@ -107,7 +107,7 @@ class Failures:
         return now
 
     def _draw(self, network: Network, what: int, count: int, n_rounds: int) -> Truths:
-        """All failures of a sum, (n_rounds, n); more rounds do not change the first ones."""
+        """Draw all failures of a sum, (n_rounds, n); more rounds do not change the first ones."""
         pairs = link_pairs(network)
         if what == MESSAGES:
             pairs = np.concatenate([pairs, pairs[:, ::-1]])
@@ -127,7 +127,7 @@ class Failures:
 
 
 def link_pairs(network: Network) -> Integers:
-    """The two ends of each link, by position, the lower one first; (n_links, 2)."""
+    """Positions of the two ends of each link, the lower one first; shape (n_links, 2)."""
 
     def find(network: Network) -> Integers:
         pairs = sorted((min(pair), max(pair)) for pair in network.links.edges)
@@ -138,7 +138,7 @@ def link_pairs(network: Network) -> Integers:
 
 
 def message_numbers(network: Network) -> dict[tuple[int, int], int]:
-    """Where `Failures.messages` has the message from one agent to another; that of the lower end is the link's."""
+    """Index in `Failures.messages` by sender and receiver; from the lower end, it is the index of the link."""
 
     def find(network: Network) -> dict[tuple[int, int], int]:
         pairs = link_pairs(network)
@@ -150,7 +150,7 @@ def message_numbers(network: Network) -> dict[tuple[int, int], int]:
 
 
 def _listed_pairs(failures: Failures, network: Network) -> list[tuple[int | None, int, int]]:
-    """Listed failures by position."""
+    """Return the listed failures by position."""
     position_of = {str(name): position for position, name in enumerate(network.agents)}
     found = []
     for number, *names in failures.listed:
@@ -165,7 +165,7 @@ def _listed_pairs(failures: Failures, network: Network) -> list[tuple[int | None
 
 
 def _read(entry: Any) -> tuple[int | None, str, str]:
-    """A listed failure, checked."""
+    """Validate a listed failure."""
     is_listed = isinstance(entry, tuple | list) and len(entry) == 3
     number = entry[0] if is_listed else -1
     is_whole = isinstance(number, Integral) and not isinstance(number, bool)

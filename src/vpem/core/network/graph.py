@@ -1,7 +1,8 @@
-"""Mixing weights of a connected graph, and how fast repeated mixing averages.
+"""Mixing weights of a connected graph, and the rate at which repeated mixing averages.
 
 Graphs are undirected `networkx.Graph` objects whose nodes are 0, ..., N-1. Consensus repeats `z <- W z`
-(equation 6); W is symmetric, follows the links, and keeps averages because its rows add up to one.
+(equation 6). W is symmetric, is zero where agents are not linked, and preserves averages because its rows add up to
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 def metropolis_weights(graph: nx.Graph) -> Array:
-    """Metropolis weights: `1 / (1 + larger degree)` on each link, the rest on the diagonal.
+    """Return Metropolis weights: `1 / (1 + larger degree)` on each link, the rest on the diagonal.
 
     An agent needs only its neighbours' degrees.
 
@@ -34,10 +35,10 @@ def metropolis_weights(graph: nx.Graph) -> Array:
 
 
 def laplacian_weights(graph: nx.Graph, alpha: float | None = None) -> Array:
-    """Constant weights `I - alpha L`, L being the Laplacian.
+    """Return constant weights `I - alpha L`, where L is the Laplacian.
 
-    Averages if and only if alpha is in (0, 2 / lambda_max): every eigenvalue `1 - alpha lambda` but that of the
-    constant vector must lie in (-1, 1). (The paper gives the interval as (0, lambda_max), which is a slip.)
+    They average if and only if alpha is in (0, 2 / lambda_max): every eigenvalue `1 - alpha lambda` except that of
+    the constant vector must be in (-1, 1). (The paper gives the interval as (0, lambda_max), which is a slip.)
 
     Parameters
     ----------
@@ -74,12 +75,12 @@ def contraction(W: Array) -> float:
 
 
 def diameter(graph: nx.Graph) -> int:
-    """Largest number of hops between two agents: how many rounds a flood takes to reach everybody."""
+    """Largest number of hops between two agents: the number of rounds in which a flood reaches all agents."""
     return int(hop_distances(graph).max())
 
 
 def hop_distances(graph: nx.Graph) -> Array:
-    """Hops between each two agents of a connected graph, in the graph's own order; (n_agents, n_agents)."""
+    """Number of hops between each two agents of a connected graph, (n_agents, n_agents), in the graph's order."""
     import networkx as nx
     from scipy.sparse.csgraph import shortest_path
 

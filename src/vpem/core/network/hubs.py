@@ -1,4 +1,4 @@
-"""Greedy h-hop clustering: which agents pool their columns, and at which root."""
+"""Greedy h-hop clustering of agents into hubs, which pool their columns at a root."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ if TYPE_CHECKING:
     import networkx as nx
 
 Position = NewType("Position", int)
-"""An agent's place in its network: the parties 0, ..., N-1, then the server of a star."""
+"""Position of an agent in its network: 0, ..., N-1 for the parties, N for the server of a star."""
 
 HubNumber = NewType("HubNumber", int)
-"""A hub's place among the hubs, and so that of its block."""
+"""Number of a hub, which is also that of its block."""
 
 
 @dataclass(frozen=True)
 class Hub:
-    """Agents that pool their columns at one of them; with no hops every agent is its own hub."""
+    """Agents that pool their columns at one of them; with 0 hops, every agent is its own hub."""
 
     root: Position
     members: tuple[Position, ...]
-    """All agents of the hub in ascending order, the root among them."""
+    """All agents of the hub in ascending order, including the root."""
 
 
 def find_hubs(graph: nx.Graph, hops: int, rng: np.random.Generator) -> tuple[Hub, ...]:
-    """Extract the largest h-hop neighbourhood of what is left of the graph, until nothing is left.
+    """Remove the largest h-hop neighbourhood from the residual graph until no agent remains.
 
-    Distances are those of the residual graph, as in the paper, so that data never passes through another hub.
+    Distances are those in the residual graph, as in the paper, so that data never passes through another hub.
 
     Parameters
     ----------
     graph : networkx.Graph
         Nodes 0, ..., N-1.
     hops : int
-        How far columns may travel, 0 or more.
+        Maximum number of hops over which columns are pooled, 0 or more.
     rng : numpy.random.Generator
-        Settles ties at random. Agents that share its seed find the same hubs.
+        Generator that breaks ties. Agents that share its seed find the same hubs.
 
     Returns
     -------
     tuple of Hub
-        Largest first (the order of extraction); hubs of one size by the number of their root.
+        Hubs in descending order of size (the order of extraction), and then by the number of their root.
     """
     residual = graph.copy()
     reach = {node: _within(residual, node, hops) for node in residual}
@@ -64,7 +64,7 @@ def find_hubs(graph: nx.Graph, hops: int, rng: np.random.Generator) -> tuple[Hub
 
 
 def relay_paths(graph: nx.Graph, hub: Hub) -> dict[Position, list[Position]]:
-    """Shortest path inside the hub from the root to each member, ends included; agents on the way are relays.
+    """Shortest path inside the hub from the root to each member, including both ends; agents in between are relays.
 
     The paths form one tree, the same for every agent that knows the graph.
     """

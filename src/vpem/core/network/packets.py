@@ -1,8 +1,8 @@
-"""What parties say of their rows for a start: labels of local clusters in a few bits, and how far these are apart.
+"""Packets for a start from labels: local clusters of the rows in a few bits, and the distances between clusters.
 
-A packet is a hub's number and its number of local clusters, the code of every row in as few bits as will do, the
-squared distances between the clusters' centres, and the clusters' spreads. A row of which the hub has nothing has the
-code that comes after the last cluster's.
+A packet contains the number of a hub, its number of local clusters, the code of every row in as few bits as possible,
+the squared distances between the clusters' centres, and the clusters' spreads. A row that is absent at the hub has
+the code after that of the last cluster.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
 MOST_LOCAL = 15
-"""Local clusters of a hub: with the code for absent rows, they fill four bits."""
+"""Maximum number of local clusters of a hub: with the code for absent rows, they fill four bits."""
 
 ABSENT = MOST_LOCAL
-"""Code of a row of which a hub has nothing, at every hub once packets are read."""
+"""Code of a row that is absent at a hub, the same for all hubs once packets are decoded."""
 
 MOST_LABELS = 255
-"""Labels of the outcome: each fits a byte, and one value more says that there is none."""
+"""Maximum number of labels in the outcome: a label fits a byte, with one more value for rows without a label."""
 
 HEADER = np.dtype([("hub", "<u4"), ("n_local", "u1")])
 NUMBER = np.dtype("<f4")
-"""Distances guide a start: single precision will do."""
+"""Type of distances: single precision is enough for a start."""
 
 
 class LocalLabels(NamedTuple):
-    """What a hub's root says of its rows."""
+    """Local clustering of the rows by a hub's root."""
 
     codes: Bytes
-    """(n_rows,): local cluster of each row, or `ABSENT`."""
+    """Shape (n_rows,): local cluster of each row, or `ABSENT`."""
     distances: Array
-    """(n_local, n_local): squared, between the centres of local clusters; in units of the columns' deviations."""
+    """Shape (n_local, n_local): squared distances between local centres, in units of the columns' deviations."""
     spreads: Array
-    """(n_local,): mean squared distance of the cluster's rows to its centre."""
+    """Shape (n_local,): mean squared distance of the cluster's rows to its centre."""
 
     @property
     def n_local(self) -> int:
@@ -49,12 +49,12 @@ class LocalLabels(NamedTuple):
 
 
 def bits_for(n_codes: int) -> int:
-    """Bits that tell so many codes apart; at least one."""
+    """Number of bits that encode `n_codes` different codes, at least 1."""
     return max(1, (n_codes - 1).bit_length())
 
 
 def pack_bits(codes: Bytes, n_bits: int) -> Bytes:
-    """Codes below 2 ** n_bits as planes of single bits: all rows' lowest bits, eight to a byte, then the next."""
+    """Pack codes below 2 ** n_bits in bit planes: the lowest bits of all rows, eight to a byte, then the next."""
     return np.concatenate([np.packbits((codes >> bit) & 1) for bit in range(n_bits)])
 
 
@@ -67,28 +67,28 @@ def unpack_bits(content: Bytes, n_rows: int, n_bits: int) -> Bytes:
 
 
 def packed_bytes(n_rows: int, n_codes: int) -> int:
-    """Length of packed codes."""
+    """Length of packed codes in bytes."""
     return bits_for(n_codes) * ((n_rows + 7) // 8)
 
 
 def packet_bytes(n_rows: int, n_local: int = MOST_LOCAL) -> int:
-    """Length of a packet."""
+    """Length of a packet in bytes."""
     n_numbers = n_local * (n_local - 1) // 2 + n_local
     return HEADER.itemsize + packed_bytes(n_rows, n_local + 1) + NUMBER.itemsize * n_numbers
 
 
 def encode_packet(hub: int, found: LocalLabels) -> Bytes:
-    """A packet as bytes."""
+    """Encode a packet."""
     n_local = found.n_local
     header = np.array([(hub, n_local)], dtype=HEADER)
-    codes = np.minimum(found.codes, np.uint8(n_local))  # the code for absent rows comes right after the clusters'
+    codes = np.minimum(found.codes, np.uint8(n_local))  # the code of absent rows follows those of the clusters
     numbers = np.concatenate([found.distances[np.triu_indices(n_local, 1)], found.spreads]).astype(NUMBER)
     parts: list[NDArray[Any]] = [header, pack_bits(codes, bits_for(n_local + 1)), numbers]
     return np.concatenate([part.view(np.uint8) for part in parts])
 
 
 def split_packets(content: Bytes, n_rows: int, sender: Position) -> dict[HubNumber, Bytes]:
-    """Packets in one message, by hub; WrongMessageError if it holds anything else."""
+    """Split a message into packets by hub; raise WrongMessageError if it contains anything else."""
     found: dict[HubNumber, Bytes] = {}
     start = 0
     while start < len(content):
@@ -109,7 +109,7 @@ def split_packets(content: Bytes, n_rows: int, sender: Position) -> dict[HubNumb
 
 
 def decode_packet(packet: Bytes, n_rows: int, sender: Position) -> LocalLabels:
-    """Inverse of `encode_packet`, of a packet that `split_packets` has found; WrongMessageError if it is wrong."""
+    """Decode a packet from `split_packets`; raise WrongMessageError if it is invalid."""
     n_local = int(packet[: HEADER.itemsize].view(HEADER)[0]["n_local"])
     n_codes, start = n_local + 1, HEADER.itemsize
     stop = start + packed_bytes(n_rows, n_codes)

@@ -1,4 +1,4 @@
-"""Who takes part: the parties and their columns, the links between them, and the hubs that follow."""
+"""The network of a fit: parties, their columns, the links between them, and the resulting hubs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMED_GRAPHS = ("star", "ring", "complete", "path")
 
 
 class NamedHub(NamedTuple):
-    """A hub as users know it: by the names of its parties, and the columns of its block."""
+    """A hub by the names of its parties, with the columns of its block."""
 
     root: Hashable
     members: tuple[Hashable, ...]
@@ -36,47 +36,47 @@ class NamedHub(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """The parties of one fit, their columns and their links; made by `make_network`."""
+    """Parties of one fit, their columns and their links; constructed by `make_network`."""
 
     parties: tuple[Hashable, ...]
     """Names, in the order of the partition."""
     columns: tuple[NDArray[np.intp], ...]
-    """Each party's column numbers."""
+    """Column numbers of each party."""
     graph: nx.Graph | None
-    """Links between parties, by number; None for a star, whose server is no party."""
+    """Links between parties, by number; None for a star, whose server is not a party."""
     hubs: tuple[Hub, ...]
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
-    """What was found out about the network; see `remember`."""
+    """Cache of `remember`."""
 
     def remember(self, key: Key, find: Callable[[Network], Any]) -> Any:
-        """What follows from the network, found out once."""
+        """Return `find(self)`, computed once per key."""
         if key not in self.known:
             self.known[key] = find(self)
         return self.known[key]
 
     @property
     def is_star(self) -> bool:
-        """Whether a server that is no party links all parties."""
+        """True if all parties are linked to a server, which is not a party."""
         return self.graph is None
 
     @property
     def server(self) -> Position:
-        """Of a star."""
+        """Position of the server of a star."""
         return Position(len(self.parties))
 
     @cached_property
     def positions(self) -> tuple[Position, ...]:
-        """Of all agents."""
+        """Positions of all agents."""
         return tuple(map(Position, range(len(self.agents))))
 
     @property
     def agents(self) -> tuple[Hashable, ...]:
-        """The parties and, in a star, the server after them."""
+        """Names of the parties, followed by the server in a star."""
         return (*self.parties, SERVER) if self.is_star else self.parties
 
     @cached_property
     def links(self) -> nx.Graph:
-        """Links between all agents, a star's server among them."""
+        """Links between all agents, including the server of a star."""
         import networkx as nx
 
         if self.graph is not None:
@@ -85,23 +85,23 @@ class Network:
 
     @cached_property
     def diameter(self) -> int:
-        """Rounds that a broadcast takes."""
+        """Number of rounds of a broadcast."""
         return diameter(self.links)
 
     @cached_property
     def neighbours(self) -> tuple[tuple[Position, ...], ...]:
-        """Each agent's neighbours, in ascending order."""
+        """Neighbours of each agent, in ascending order."""
         return tuple(tuple(sorted(self.links[agent])) for agent in self.positions)
 
     @cached_property
     def hub_of(self) -> tuple[HubNumber | None, ...]:
-        """Each agent's hub, by number; none for a server."""
+        """Number of each agent's hub; None for a server."""
         found = {member: HubNumber(number) for number, hub in enumerate(self.hubs) for member in hub.members}
         return tuple(map(found.get, self.positions))
 
     @cached_property
     def paths(self) -> dict[Position, list[Position]]:
-        """From the root of its hub to each party."""
+        """Path to each party from the root of its hub."""
         found: dict[Position, list[Position]] = {}
         for hub in self.hubs:
             found |= relay_paths(self.links, hub) if len(hub.members) > 1 else {hub.root: [hub.root]}
@@ -109,22 +109,22 @@ class Network:
 
     @cached_property
     def depth(self) -> int:
-        """Hops of the longest path."""
+        """Number of hops of the longest path."""
         return max(len(path) for path in self.paths.values()) - 1
 
     def is_root(self, agent: Position) -> bool:
-        """Whether an agent computes its hub's block."""
+        """True if an agent computes its hub's block."""
         hub = self.hub_of[agent]
         return hub is not None and self.hubs[hub].root == agent
 
     def hub(self, agent: Position) -> Hub:
-        """A party's hub."""
+        """Hub of a party."""
         number = self.hub_of[agent]
         assert number is not None, "a server has no hub"
         return self.hubs[number]
 
     def below(self, agent: Position, distance: int) -> list[Position]:
-        """Members of the hub whose columns pass through a party, so many hops away from it; in ascending order."""
+        """Members at this distance in hops whose columns pass through an agent, in ascending order."""
         return sorted(
             member
             for member, path in self.paths.items()
@@ -133,28 +133,28 @@ class Network:
 
     @cached_property
     def block_columns(self) -> tuple[NDArray[np.intp], ...]:
-        """Each block's column numbers: those of the hub's members, one member after the other."""
+        """Column numbers of each block: those of the hub's members, concatenated in the members' order."""
         return tuple(np.concatenate([self.columns[member] for member in hub.members]) for hub in self.hubs)
 
     def assemble(self, parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Blocks' means or centres, (n_rows, n_columns) each, in the order of the table's columns."""
+        """Combine the blocks' means or centres, (n_rows, n_columns) each, in the order of the table's columns."""
         whole = np.empty((len(parts[0]), sum(map(len, self.columns))))
         for columns, part in zip(self.block_columns, parts, strict=True):
             whole[:, columns] = part
         return whole
 
     def has_blocks_of(self, other: Network) -> bool:
-        """Whether roots, members and columns are the same, so that one's parameters fit the other."""
+        """True if roots, members and columns are equal, so that one network can use the other's parameters."""
         same = self.parties == other.parties and self.hubs == other.hubs
         same = same and self.is_star == other.is_star
         return same and all(map(np.array_equal, self.block_columns, other.block_columns))
 
     def named_columns(self) -> dict[Hashable, list[int]]:
-        """Each party's column numbers, by its name."""
+        """Column numbers of each party, by name."""
         return {party: columns.tolist() for party, columns in zip(self.parties, self.columns, strict=True)}
 
     def named_graph(self) -> nx.Graph:
-        """Links by name; in a star, each party's with the server."""
+        """Graph of the links by name; in a star, each party is linked to the server."""
         import networkx as nx
 
         if self.is_star:
@@ -162,7 +162,7 @@ class Network:
         return nx.relabel_nodes(self.links, dict(enumerate(self.parties)))
 
     def named_hubs(self) -> list[NamedHub]:
-        """The hubs by the parties' names."""
+        """Hubs by the names of their parties."""
         return [
             NamedHub(
                 self.parties[hub.root],
@@ -179,7 +179,7 @@ def make_network(
     hops: int = 0,
     rng: np.random.Generator | None = None,
 ) -> Network:
-    """Check that parties, graph and hops fit each other, and find the hubs.
+    """Validate parties, graph and hops, and find the hubs.
 
     Parameters
     ----------
@@ -187,9 +187,9 @@ def make_network(
         Party name to column numbers, as `assign_columns` returns it.
     graph : {"star", "ring", "complete", "path"} or networkx.Graph
     hops : int
-        How far columns may travel to be pooled.
+        Maximum number of hops over which columns are pooled.
     rng : numpy.random.Generator, optional
-        Settles ties between hubs; needed for hops > 0 only.
+        Generator that breaks ties between hubs; required only for hops > 0.
     """
     parties = tuple(columns)
     numbers = tuple(np.asarray(held, dtype=np.intp) for held in columns.values())
@@ -218,7 +218,7 @@ def assign_columns(
     n_columns: int,
     column_names: Sequence[str] | None = None,
 ) -> dict[Hashable, list[int]]:
-    """Read who holds which columns; every column must have exactly one holder.
+    """Read the columns of each party; every column must have exactly one holder.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def assign_columns(
         are given by position or by name; a single one needs no list. None: one party per column.
     n_columns : int
     column_names : sequence of str, optional
-        Names of the columns, where the table has names.
+        Names of the columns, if the table has names.
 
     Returns
     -------
@@ -265,7 +265,7 @@ def assign_columns(
 
 
 def communication_graph(graph: str | nx.Graph, parties: Sequence[Hashable]) -> nx.Graph | None:
-    """Links between the parties by number, or None for a star.
+    """Return the links between the parties by number, or None for a star.
 
     A graph's nodes may be the parties' names or 0, ..., N-1. Links from an agent to itself are dropped.
     """
@@ -279,7 +279,7 @@ def communication_graph(graph: str | nx.Graph, parties: Sequence[Hashable]) -> n
             return None
         if graph == "complete":
             return nx.complete_graph(n_parties)
-        # networkx gives a ring of one a link to itself.
+        # A ring of one party in networkx has a link from the party to itself.
         return nx.cycle_graph(n_parties) if graph == "ring" and n_parties > 2 else nx.path_graph(n_parties)
     if not isinstance(graph, nx.Graph):
         raise TypeError(f"expected graph to be one of {NAMED_GRAPHS} or a networkx.Graph, got {graph!r}")
@@ -312,7 +312,7 @@ def communication_graph(graph: str | nx.Graph, parties: Sequence[Hashable]) -> n
 def _as_list(held: Any) -> list[Any]:
     if isinstance(held, str | Integral):
         return [held]
-    if isinstance(held, Iterator) or not isinstance(held, Iterable):  # an iterator would be empty the next time
+    if isinstance(held, Iterator) or not isinstance(held, Iterable):  # an iterator can be read only once
         raise TypeError(f"expected a party's columns as numbers or names, got {held!r}")
     return list(held)
 
@@ -331,6 +331,6 @@ def _column_number(column: Any, party: Hashable, n_columns: int, names: Mapping[
 
 
 def _shorten(items: Sequence[object], most: int = 8) -> str:
-    """Items as a short text: `a, b, c and 5 more`."""
+    """Format items as a short text: `a, b, c and 5 more`."""
     text = ", ".join(map(str, items[:most]))
     return text + (f" and {len(items) - most} more" if len(items) > most else "") or "none"

@@ -1,4 +1,4 @@
-"""How the columns of a hub come to its root."""
+"""Pooling of a hub's columns at its root."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vpem.core.network.traffic import FLOAT_BYTES, Sending, Traffic, make_traffi
 
 
 def column_rounds(network: Network, position: Position) -> list[Round[Position]]:
-    """A party's part in pooling: in each round, hand on what came from below in the last one, its own first."""
+    """Rounds of a party in pooling: it sends its own columns first, then forwards those of the last round."""
     path, found = network.paths[position], []
     for passed in range(network.depth):
         above = (path[-2],) if len(path) > 1 and network.below(position, passed) else ()
@@ -19,12 +19,12 @@ def column_rounds(network: Network, position: Position) -> list[Round[Position]]
 
 
 def n_columns_sent(network: Network, position: Position, step: int) -> int:
-    """How many columns a party hands on in a round."""
+    """Number of columns that a party sends in a round."""
     return sum(len(network.columns[origin]) for origin in network.below(position, step))
 
 
 def pooling_traffic(network: Network, n_rows: int) -> Traffic:
-    """Every leaf sends its columns to its root, once; relays hand them on, what came in one round in one message."""
+    """Traffic of pooling: members send their columns to the root; relays forward those of a round in one message."""
     if network.depth == 0:
         return make_traffic(network.agents)
     sendings = [

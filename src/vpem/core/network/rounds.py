@@ -1,4 +1,4 @@
-"""Rounds that several sums have, and how far agents that follow them can be apart."""
+"""Rounds shared by several summations, and the possible lead of one agent over another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vpem.core.network.summation import Round
 
 
 def flood_rounds(network: Network, position: Position, n_rounds: int) -> list[Round[Position]]:
-    """Rounds in which neighbours tell each other a decision."""
+    """Rounds in which neighbours exchange a decision."""
     neighbours = network.neighbours[position]
     return n_rounds * [Round("flood", neighbours, neighbours, False, True)]
 
 
 def term_rounds(network: Network, position: Position) -> list[Round[Position]]:
-    """Rounds in which roots' terms go down the trees of their hubs."""
+    """Rounds in which roots send their terms down the trees of their hubs."""
     path, found = network.paths[position], []
     for passed in range(network.depth):
         below = tuple(network.below(position, 1)) if len(path) - 1 == passed else ()
@@ -28,20 +28,20 @@ def term_rounds(network: Network, position: Position) -> list[Round[Position]]:
 def can_have_sent(
     schedules: Sequence[Sequence[Round[Position]]], sender: Position, step: int, waiting: Position, at: int
 ) -> bool:
-    """Whether an agent can have come as far as a step while another one still waits in its own.
+    """True if an agent can have reached a step while another one still waits in its own.
 
-    Nothing holds an agent up in a round that may miss messages.
+    An agent never waits in a round that may miss messages.
 
     Parameters
     ----------
     schedules : sequence
-        Each agent's rounds, by position.
+        Rounds of each agent, by position.
     sender : int
     step : int
-        In which the sender is thought to be.
+        Step that the sender is assumed to have reached.
     waiting : int
     at : int
-        The step in which it waits; it has sent what it sends there.
+        Step in which this agent waits; it has already sent its messages of that step.
     """
     here = set(range(len(schedules)))
     for now in range(step):

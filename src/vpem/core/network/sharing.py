@@ -1,4 +1,4 @@
-"""Work that agents of one process would do twice: what several of them have is computed and kept once."""
+"""Cache of arrays that several agents of one process have in common, so that they are computed and stored once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _last: dict[str, tuple[list[weakref.ref[NDArray[Any]]], list[weakref.ref[NDArray
 
 
 def once(name: str, given: list[NDArray[Any]], make: Callable[[], Arrays]) -> Arrays:
-    """What `make` makes of these very arrays; made once, while it is there and no other of its name is made."""
+    """Return `make()`, cached by name while its results exist and `given` are the same objects as at the last call.
+
+    Only the last result of each name is cached, by weak references.
+    """
     before, results = _last.get(name, ([], []))
     if len(before) == len(given) and all(ref() is array for ref, array in zip(before, given, strict=True)):
         found = [ref() for ref in results]
@@ -28,12 +31,12 @@ _told: dict[tuple[str, int], tuple[weakref.ref[NDArray[Any]], Any]] = {}
 
 
 def tell(name: str, about: NDArray[Any], known: Any) -> None:
-    """Let others in this process know what can be found out about this very array, as long as it is there."""
+    """Cache a fact about an array for other agents in this process, while the array exists."""
     key = name, id(about)
     _told[key] = weakref.ref(about, lambda _: _told.pop(key, None)), known
 
 
 def told(name: str, about: NDArray[Any]) -> Any:
-    """What was told about this very array; None if nothing was."""
+    """Return the cached fact about this array object; None without one."""
     ref, known = _told.get((name, id(about)), (None, None))
     return known if ref is not None and ref() is about else None

@@ -1,4 +1,4 @@
-"""The exact sum of a server."""
+"""Exact sums at a server."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from vpem.core.network.tree import SpanningTree
 
 @dataclass(frozen=True)
 class Star(Summation):
-    """A server adds the parties' terms and returns the exact sum (Algorithm 1)."""
+    """Add the parties' terms at a server, which returns the exact sum (Algorithm 1)."""
 
     @property
     def has_server(self) -> bool:
-        """It adds."""
+        """True: the server adds."""
         return True
 
     @property
     def is_common(self) -> bool:
-        """The server tells all the same."""
+        """True: the server sends the same sum to all parties."""
         return True
 
     def tree(self, network: Network) -> SpanningTree:
-        """The server on top of all parties."""
+        """Return the tree whose root is the server."""
         found: SpanningTree = network.remember(Star, _under_the_server)
         return found
 
     def check(self, network: Network) -> None:
-        """Raise ValueError if there is no server."""
+        """Raise ValueError if the network has no server."""
         if not network.is_star:
             raise ValueError(
                 f"expected graph='star' for the summation {type(self).__name__}(), got a graph without a server; "
@@ -51,7 +51,7 @@ class Star(Summation):
         decision: bool,
         audience: frozenset[Position] | None = None,
     ) -> list[Round[Position]]:
-        """Up to the server and down again."""
+        """Send terms to the server, and the sum back to the parties."""
         kind, server, parties = "sum" if values else "flood", network.server, network.positions[:-1]
         if position == server:
             spared = frozenset() if audience is None else frozenset(parties) - audience
@@ -60,33 +60,33 @@ class Star(Summation):
         return [Round(kind, (server,), (), values, decision), Round(kind, (), (server,), hears, decision)]
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:  # noqa: ARG002 (every sum by itself)
-        """The term as it is; a server has none."""
+        """Start from the term; the server has none."""
         return {} if term is None else {"values": term}
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:  # noqa: ARG002 (up or down, it is the same)
-        """The server adds; the parties take its sum."""
+        """Add at the server; store its sum at the parties."""
         first = next(iter(received.values()))
         return {"values": add_in_order(received.values()) if place.position == place.network.server else first}
 
     def matrix(self, network: Network) -> Array:
-        """All terms count once, for everybody."""
+        """Return one row of ones: every root gets the exact sum."""
         return np.ones((1, len(network.hubs)))
 
 
 @dataclass(frozen=True)
 class ExactSum(Star):
-    """The sum of terms that are in one place already, whatever the network: nothing is sent."""
+    """Add terms that are already in one place, on any network; nothing is sent."""
 
     @property
     def has_server(self) -> bool:
-        """None is needed."""
+        """False: no server is needed."""
         return False
 
     def check(self, network: Network) -> None:
-        """Any network will do."""
+        """Accept any network."""
 
     def schedule(self, *_: Any, **__: Any) -> list[Round[Position]]:
-        """No rounds."""
+        """Return no rounds."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""One sum in one process, as agents make it, message by message: what there is to do, and in which order."""
+"""Tasks of one sum in one process, message by message, and their order."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from vpem.core.network.traffic import FLOAT_BYTES, Sending
 
 
 class Task(NamedTuple):
-    """Something to do in a sum."""
+    """Unit of work in a sum."""
 
     work: Callable[[], None]
     after: tuple[int, ...] = ()
-    """Numbers of the tasks before it that must be done first."""
+    """Numbers of the earlier tasks that must be done first."""
 
 
 Run = Callable[[Sequence[Task], Shape], None]
-"""How to do the tasks of a sum of this shape: one after the other, or in threads."""
+"""Function that runs the tasks of a sum of a given shape, sequentially or in threads."""
 
 
 def one_by_one(tasks: Sequence[Task], shape: Shape) -> None:  # noqa: ARG001 (small and large ones)
-    """Do each, in order."""
+    """Run the tasks in order."""
     for task in tasks:
         task.work()
 
 
 class Action(NamedTuple):
-    """What one agent does at a time."""
+    """One agent's work in one task."""
 
     number: int
-    """The agent's position."""
+    """Position of the agent."""
     begins: bool
-    """Whether it is its first."""
+    """True for the agent's first action."""
     step: int
-    """Whose messages it takes; -1: none."""
+    """Step whose messages it receives; -1: none."""
     speaks: tuple[int, ...]
-    """Steps of the messages that it can make then."""
+    """Steps of the messages that it can send afterwards."""
     after: tuple[int, ...]
-    """Numbers of earlier actions."""
+    """Numbers of the actions that must be done first."""
 
 
 class Plan:
-    """All actions of a sum: an agent waits for those whose messages it takes, and for no others.
+    """All actions of a sum: an agent waits only for the agents whose messages it receives.
 
     Parameters
     ----------
     schedules : sequence of sequences of Round
-        Each agent's part in each step.
+        Rounds of each agent, one for each step.
     """
 
     def __init__(self, schedules: Sequence[Sequence[Round[Any]]]):
@@ -61,23 +61,23 @@ class Plan:
         steps = range(self.n_steps)
         hears = [[step for step in steps if own[step].values and own[step].senders] for own in schedules]
         speaks = [[step for step in steps if own[step].values and own[step].receivers] for own in schedules]
-        # Who is needed first begins first; who takes messages before it speaks begins when it takes them, so that its
-        # term need not wait for them. But the one that is done last begins before all others: it holds what they have
-        # in common (see `sharing`) until all have used it.
+        # The agents that are needed first begin first. An agent that receives messages before it sends any begins
+        # when it receives them, so that its term is not kept in memory until then. But the agent that finishes last
+        # begins before all others: it keeps the shared arrays (see `sharing`) alive until all have used them.
         firsts = [[min([*own, self.n_steps]) for own in both] for both in zip(speaks, hears, strict=True)]
         first = [(min(said, heard), heard < said) for said, heard in firsts]
-        """When each is needed, and whether it waits for messages then."""
+        """Step in which each agent is needed, and True if it waits for messages then."""
         last = max(range(len(schedules)), key=first.__getitem__)
         order = [(-1, False, last, -1)]
         order += [
             (step, waits, number, -1) for number, (step, waits) in enumerate(first) if number != last and not waits
         ]
-        # Messages are taken a step later, when they are likely to be there.
+        # Messages are received one step later, when they are likely to have been sent.
         order += [(step + 1, True, number, step) for number, heard in enumerate(hears) for step in heard]
         latest: dict[int, int] = {}
-        """Each agent's last action so far."""
+        """Last action of each agent so far."""
         spoken: dict[tuple[int, int], int] = {}
-        """In which action a message is made, by sender and step."""
+        """Action that sends a message, by sender and step."""
         for _, _, number, step in sorted(order):
             begins = number not in latest
             after = {0} if begins and self.actions else set()
@@ -93,33 +93,33 @@ class Plan:
 
 
 class Steps:
-    """One sum by a plan.
+    """One sum that follows a plan.
 
     Parameters
     ----------
     plan : Plan
     summation : Summation
     places : sequence of Place
-        Of all agents, in the order of their positions.
+        Places of all agents, in the order of their positions.
     begin : callable
-        An agent's memory before the first step.
+        Function that returns the state of an agent before the first step.
     """
 
     def __init__(self, plan: Plan, summation: Summation, places: Sequence[Place], begin: Callable[[Place], Memory]):
         self.plan, self.summation, self.places, self._begin = plan, summation, places, begin
         self.states: list[Memory] = [NO_MEMORY] * len(places)
-        """Each agent's; in the end, after the last step."""
+        """State of each agent; at the end, the state after the last step."""
         self._inboxes: list[dict[tuple[int, int], NDArray[Any]]] = [{} for _ in places]
-        """Messages to each agent, by step and sender, until it takes them."""
+        """Messages that each agent has not yet received, by step and sender."""
         self._sizes: dict[tuple[int, int], int] = {}
-        """Bytes of the messages, by sender and step."""
+        """Length of each message in bytes, by sender and step."""
 
     def tasks(self) -> list[Task]:
-        """All there is to do."""
+        """Return all tasks of the sum."""
         return [Task(partial(self._do, action), action.after) for action in self.plan.actions]
 
     def _do(self, action: Action) -> None:
-        """Begin, or take the messages of a step; and make those that are sent before the next ones are taken."""
+        """Begin, or receive the messages of a step; then send all messages that precede the next receipt."""
         number, step = action.number, action.step
         place, own = self.places[number], self.plan.schedules[number]
         state = self._begin(place) if action.begins else self.states[number]
@@ -135,7 +135,7 @@ class Steps:
                     self._inboxes[receiver][one, number] = message
 
     def sendings(self, n_decisions: int) -> list[Sending]:
-        """All messages, step by step; a decision rides on some."""
+        """Return all messages, step by step; some also contain a decision."""
         found = []
         for step, parts in enumerate(zip(*self.plan.schedules, strict=True)):
             for sender, part in enumerate(parts):

@@ -1,12 +1,12 @@
-"""How a network adds its blocks' terms: the protocol of every sum.
+"""The protocol of a summation: how a network adds the terms of its blocks.
 
-A summation is a small immutable description (`Star()`, `Consensus(rounds=100)`) that all parties share. It says which
-agent sends to which in each round, what an agent begins with, what it sends, what it makes of what it gets, and what
-it has in the end. Agents follow it message by message. The simulation follows it in the same way or, where every
-root's result is a fixed combination of the terms, multiplies by that matrix. Traffic follows from the rounds.
+A summation is a small immutable description (`Star()`, `Consensus(rounds=100)`) that all parties share. It defines
+the senders and receivers of each round, the first state of an agent, its messages, its state after a round, and its
+result. Agents follow it message by message. The simulation does the same or, where every root's result is a fixed
+linear combination of the terms, multiplies by that matrix. Traffic follows from the rounds.
 
-Decisions ride on the sums: every message carries a few numbers more, of which the smallest counts. They are exact
-once as many rounds have passed as the network is wide; where a sum has fewer, the decision gets the missing ones.
+Decisions travel with the sums: every message carries a few more numbers, of which the network finds the minimum. A
+decision is exact after as many rounds as the diameter of the network; shorter sums get additional rounds for it.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ Memory = Mapping[str, NDArray[Any]]
 NO_MEMORY: Memory = {}
 
 ITERATE = "iterate"
-"""Beginning of the names of series in which log-densities are added: only their differences within a row matter."""
+"""Prefix of the series in which log-densities are added: only differences within a row matter."""
 
 HOLDERS = "holders"
-"""Name of the series in which blocks count who has which rows: 1 or 0 for each."""
+"""Series in which blocks count the holders of each row: 1 or 0 for each."""
 
 Who = TypeVar("Who", bound=int)
-"""How agents are named: by their positions in the network, or by their numbers in the study."""
+"""Type of an agent's name: its position in the network, or its number in the study."""
 
 
 class Round(NamedTuple, Generic[Who]):
     """One agent's part in one round."""
 
     kind: str
-    """Of its messages: one of `SUM_KINDS`."""
+    """Kind of its messages: one of `SUM_KINDS`."""
     receivers: tuple[Who, ...]
     senders: tuple[Who, ...]
-    """In the order in which to add."""
+    """Senders, in the order of addition."""
     values: bool
-    """Whether messages carry values."""
+    """True if messages carry values."""
     decision: bool
-    """Whether they carry a decision."""
+    """True if they carry a decision."""
     spared: frozenset[Who] = frozenset()
-    """Receivers whose messages carry no values all the same."""
+    """Receivers whose messages carry no values."""
     may_miss: bool = False
-    """Whether the round can end without messages that were lost; they must carry values, and no decision."""
+    """True if the round can end without lost messages; these carry values, and no decision."""
 
 
 class Shape(NamedTuple):
-    """What is added: so many numbers for each row, all rows' first ones first; and some that belong to no row."""
+    """Shape of a term: `width` numbers for each row, ordered by number and then by row, and some scalars."""
 
     n_rows: int
     width: int
@@ -70,26 +70,26 @@ class Shape(NamedTuple):
         return self.n_rows * self.width + self.n_scalars
 
     def by_row(self, values: Array) -> Array:
-        """The numbers of each row, (n_rows, width), in a term or a sum."""
+        """Return the numbers of each row of a term or a sum, (n_rows, width)."""
         return np.ascontiguousarray(values[: self.n_rows * self.width].reshape(self.width, self.n_rows).T)
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """What a root adds, made when it is needed: whole, or some rows at a time, so that it never is in memory."""
+    """Term of a root, computed on demand: whole, or some rows at a time."""
 
     shape: Shape
     parts: Callable[[], Iterator[tuple[slice, Array]]]
-    """Some rows after the other, and their numbers, (width, n_rows), which are there until the next ones are."""
+    """Iterator over slices of rows and their numbers, (width, n_rows), valid until the next step."""
     scalars: Array
-    """Those that belong to no row."""
+    """Numbers that belong to no row."""
 
     def whole(self) -> Array:
-        """All numbers, (n_values,)."""
+        """Compute all numbers, (n_values,)."""
         return self.whole_in_parts()[0]
 
     def whole_in_parts(self) -> tuple[Array, NDArray[np.int64]]:
-        """All numbers, and where each of the parts ends."""
+        """Compute all numbers, and the row at which each part ends."""
         n_rows, width, _ = self.shape
         found, ends = room_for(self.shape.n_values), []
         found[n_rows * width :] = self.scalars
@@ -101,21 +101,21 @@ class Term:
 
 
 class Payload(NamedTuple):
-    """What the values of a message look like."""
+    """Type and length of the values of a message."""
 
     n_values: int
     dtype: str = "f8"
     """One of `DTYPES`."""
     is_fixed: bool = True
-    """Whether all messages are that long; otherwise none is longer."""
+    """True if all messages have this length; otherwise it is the maximum."""
 
 
 class Lengths(NamedTuple):
-    """Bytes of the values of one message, as far as they are known before there are any."""
+    """Expected bytes of the values of one message, before any is sent."""
 
     fewest: int
     usual: tuple[int, int]
-    """From and to, as measured on real tables; the other two where nothing was measured."""
+    """Range measured on real tables; the bounds where nothing was measured."""
     most: int
 
 
@@ -125,40 +125,40 @@ DTYPES = ("f8", "i8", "u1")
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where and when an agent adds: all that a summation may know beside its term."""
+    """Position of an agent in a sum: everything that a summation may know besides the term."""
 
     network: Network
     position: Position
     shape: Shape
     series: str = ""
-    """Sums of one series follow each other: the same rows, in one start. A sum without a name stands alone."""
+    """Name of a sequence of sums over the same rows within one start; empty for a single sum."""
     epoch: int = 0
     number: int = 0
-    """Of the sum, the same for all agents; later sums have larger ones, in later epochs too."""
+    """Number of the sum, the same for all agents; it increases, also across epochs."""
     greetings: Mapping[Position, bytes] = field(default_factory=dict)
-    """What each agent said of itself in the meeting, by position."""
+    """Greeting of each agent in the meeting, by position."""
     secret: Any = None
-    """What this agent kept to itself then."""
+    """Secret of this agent, generated with its greeting."""
     count: int = 0
-    """Sums of the fit, or of the prediction, before this one. The same in both engines, and in all epochs: unlike
-    `number`, it comes again when a sum is made again after a loss."""
+    """Number of earlier sums of the fit, or of the prediction. The same in both engines and in all epochs: unlike
+    `number`, it repeats when a sum is repeated after a loss."""
     heard: bytes = b""
-    """Digest of all that the sums and decisions of the fit have told so far; the same at all agents."""
+    """Digest of all sums and decisions of the fit so far; the same for all agents."""
 
 
 MOST_RETREATS = 4
-"""How often all agents go back in one run at most; see `Summation.retreat`."""
+"""Maximum number of rollbacks in one run; see `Summation.retreat`."""
 
 MOST_GREETING = 1024
-"""Bytes of what a summation tells all others in the meeting."""
+"""Maximum length of a greeting in bytes."""
 
 LABELS = "labels"
 SUM_KINDS = ("terms", "sum", "flood", LABELS)
-"""Of messages: a root's terms on their way to its leaves, values to be added, a decision by itself, rows' labels."""
+"""Kinds of messages: a root's terms for its leaves, values to be added, a decision alone, labels of rows."""
 
 
 class WrongMessageError(ValueError):
-    """A message, or a greeting, that a summation cannot use; its sender is to blame."""
+    """An invalid message or greeting, for which its sender is responsible."""
 
     def __init__(self, sender: int, problem: str):
         self.sender = sender
@@ -166,69 +166,69 @@ class WrongMessageError(ValueError):
 
 
 class Summation(ABC):
-    """How a network adds; inherit, and say what is different.
+    """Base class of summations.
 
-    A subclass is a frozen dataclass. `schedule`, `begin`, `combine` and `end` are needed. What is remembered between
-    two calls is in the state, and between two sums of a series in the carry: dictionaries of arrays.
+    A subclass is a frozen dataclass that defines `schedule`, `begin`, `combine` and `end`. The state holds what is
+    needed between two calls, the carry what is needed between two sums of a series: dictionaries of arrays.
     """
 
     burst: ClassVar[int] = 1
-    """Most messages with values that an agent sends to a neighbour before it must hear from it."""
+    """Maximum number of messages with values that an agent sends to a neighbour before it receives one."""
 
     @property
     def has_server(self) -> bool:
-        """Whether an agent without columns adds for all: the network is a star."""
+        """True if the network is a star, whose server adds for all parties."""
         return False
 
     @property
     def is_common(self) -> bool:
-        """Whether all agents get the same result of a sum, to the bit."""
+        """True if all agents get the same result of a sum, to the bit."""
         return False
 
     @property
     def is_lossy(self) -> bool:
-        """Whether sums lag behind the terms, so that what they say of the likelihood is wrong.
+        """True if sums lag behind the terms, so that likelihoods computed from them are wrong.
 
-        Then the free energy is watched in its place: exact, however far the sums are behind.
+        The free energy, which is exact however far the sums lag behind, is used in their place.
         """
         return False
 
     @property
     def n_stages(self) -> int:
-        """How many kinds of sums there are that differ in their rounds; see `stage`."""
+        """Number of stages, which differ in their rounds; see `stage`."""
         return 1
 
     @property
     def is_guarded(self) -> bool:
-        """Whether a likelihood that falls is a sign that what agents carry has misled them; see `retreat`."""
+        """True if a falling likelihood indicates that the carry is too far off; see `retreat`."""
         return False
 
     @property
     def is_masked(self) -> bool:
-        """Whether agents must see nothing of a party's terms but the sums over all."""
+        """True if agents see nothing of a party's terms but the sums over all parties."""
         return False
 
     @property
     def has_tags(self) -> bool:
-        """Whether messages carry proofs that they are as they were sent; see `tag`."""
+        """True if messages are authenticated; see `tag`."""
         return False
 
     def least_holders(self, network: Network) -> int:  # noqa: ARG002 (some depend on it)
-        """How many blocks must have a row for it to be added; 0 if that does not matter, and is not counted."""
+        """Number of blocks that must have a row for it to be added; 0 if holders are not counted."""
         return 0
 
     @property
     def refuses_repeats(self) -> bool:
-        """Whether rows must not be added again with other blocks than before; only if holders are counted."""
+        """True if rows must not be added again with other blocks than before; needs `least_holders`."""
         return False
 
     def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
         """Raise ValueError if this network cannot add this way."""
 
     def error_factor(self, network: Network) -> float | None:
-        """How far a root's sum is from the exact one, as a share of the spread of the terms: known before any sum.
+        """Error of a root's sum relative to the spread of the terms, known before any sum.
 
-        0 if every root gets the exact sum; None if the summation does not tell.
+        0 if every root gets the exact sum; None if it is unknown.
         """
         return 0.0 if self.is_common and self.matrix(network) is not None else None
 
@@ -246,26 +246,26 @@ class Summation(ABC):
         decision: bool,
         audience: frozenset[Position] | None = None,
     ) -> Sequence[Round[Position]]:
-        """One agent's rounds of a sum, a decision or both; as many for every agent.
+        """Rounds of one agent in a sum, a decision or both; all agents have the same number.
 
         Parameters
         ----------
         network : Network
         position : int
         values : bool
-            Whether something is added.
+            True if terms are added.
         decision : bool
-            Whether a decision is taken.
+            True if a decision is made.
         audience : frozenset of int, optional
             The agents that need the sum; None: all.
         """
 
     def stage(self, shape: Shape, series: str, carry: Memory) -> int:  # noqa: ARG002 (for others to use)
-        """Which kind of sum comes next, where rounds depend on what is carried: the same number for all agents."""
+        """Stage of the next sum, where rounds depend on the carry; the same number for all agents."""
         return 0
 
     def later_stage(self, shape: Shape, series: str) -> int:
-        """Stage of the sums of a series after the first one, if all goes well; for plans."""
+        """Stage of the later sums of a series, without rollbacks; for plans."""
         return self.stage(shape, series, NO_MEMORY)
 
     def schedule_in(
@@ -278,22 +278,22 @@ class Summation(ABC):
         decision: bool,
         audience: frozenset[Position] | None = None,
     ) -> Sequence[Round[Position]]:
-        """One agent's rounds in a stage; in stage 0 they are those of `schedule`."""
+        """Rounds of one agent in a stage; stage 0 has those of `schedule`."""
         return self.schedule(network, position, values=values, decision=decision, audience=audience)
 
     def retreat(self, carry: Memory) -> Memory:  # noqa: ARG002 (likewise)
-        """What to carry when all go back to earlier parameters, as sums have misled them."""
+        """Return the carry after a rollback to earlier parameters."""
         return NO_MEMORY
 
     def greet(self) -> tuple[bytes, Any]:
-        """What an agent tells all others in the meeting, such as a public key; and what it keeps to itself.
+        """Return the greeting of an agent, such as a public key, and its secret.
 
-        Called anew for each epoch. The secret is never saved: an agent that was restored has none until the next one.
+        Called once per epoch. The secret is never saved: a restored agent has none until the next epoch.
         """
         return b"", None
 
     def pack_secret(self, secret: Any) -> bytes:  # noqa: ARG002 (of those that have one)
-        """What `greet` has kept, as bytes: for an agent that goes on at once in another process of its own."""
+        """Encode the secret of `greet`, for an agent that continues at once in another process of its own."""
         return b""
 
     def unpack_secret(self, content: bytes) -> Any:  # noqa: ARG002 (likewise)
@@ -301,35 +301,35 @@ class Summation(ABC):
         return None
 
     def tag(self, place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:  # noqa: ARG002
-        """Proof of the contents of a message on the link with a peer, at most 16 bytes; both ends find the same.
+        """Authentication tag of a message on the link with a peer, at most 16 bytes, the same at both ends.
 
         Raises
         ------
         WrongMessageError
-            If the peer's greeting does not allow any.
+            If the peer's greeting is invalid.
         """
         return b""
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (some depend on it)
-        """What messages look like; known to a receiver before it makes room for one.
+        """Type and length of messages, known to a receiver before it allocates memory.
 
-        Without a network, which is not known until all have met: the largest that they can be.
+        Without a network, which is unknown until all have met: the maximum.
         """
         return Payload(shape.n_values)
 
     def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
-        """How long messages of a sum will be on average, for plans; all the same if they have a fixed length."""
+        """Average length of the messages of a sum, for plans."""
         payload = self.payload(network, shape)
         most = payload.n_values * np.dtype(payload.dtype).itemsize
         fewest = most if payload.is_fixed else 0
         return Lengths(fewest, (fewest, most), most)
 
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int | None:  # noqa: ARG002 (likewise)
-        """What an agent keeps between two sums of EM, for plans; None if the summation does not tell."""
+        """Bytes that an agent keeps between two sums of EM, for plans; None if unknown."""
         return 0 if type(self).end is Summation.end else None
 
     def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
-        """State of a root before the first round, for summations that need not have the whole term in memory."""
+        """State of a root before the first round, from a term that need not be in memory as a whole."""
         return self.begin(place, carry, term.whole())
 
     @abstractmethod
@@ -340,27 +340,27 @@ class Summation(ABC):
         ----------
         place : Place
         carry : mapping
-            What the last sum of the series has left; empty at first.
+            Carry of the last sum of the series; empty before the first.
         term : array of shape (n_values,), optional
-            A root's; None at other agents.
+            Term of a root; None at other agents.
         """
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:  # noqa: ARG002 (for others to use)
-        """What to send in a round, (n,); to all receivers the same."""
+        """Values to send in a round, (n,), the same for all receivers."""
         return state["values"]
 
     @abstractmethod
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
-        """State after a round in which something was to come.
+        """State after a round with senders.
 
         Parameters
         ----------
         place : Place
         step : int
-            Of the schedule, from 0 on.
+            Step of the schedule, from 0 on.
         state : mapping
         received : mapping
-            By position, in the order of the round's senders; without what was lost, where a round `may_miss` it.
+            Messages by position, in the order of the round's senders; without lost ones, if it `may_miss` them.
 
         Raises
         ------
@@ -368,31 +368,38 @@ class Summation(ABC):
         """
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:  # noqa: ARG002 (likewise)
-        """The sum, (n_values,), and what to carry to the next one of the series."""
+        """Return the sum, (n_values,), and the carry for the next sum of the series."""
         return state["values"], NO_MEMORY
 
+    def blur(self, carry: Memory) -> float:  # noqa: ARG002 (likewise)
+        """Bound on the rounding of the log-ratios in the last sums of a series; the same number for all agents.
+
+        EM has not converged while rounding can hide a change of `tol`.
+        """
+        return 0.0
+
     def told(self, state: Memory, values: Array) -> bytes:  # noqa: ARG002 (likewise)
-        """All that an agent was told in a sum, and may act on: what later masks depend on."""
+        """Content of a sum on which later masks depend."""
         return values.tobytes()
 
     def changes(self, state: Memory) -> Memory:  # noqa: ARG002 (likewise)
-        """What a sum that has ended has changed in the carry, if that is little, for `redo`; nothing if it is not."""
+        """Changes of the carry by a finished sum, for `redo`; nothing if they are not small."""
         return NO_MEMORY
 
     def redo(self, carry: Memory, changes: Memory) -> Memory:  # noqa: ARG002 (likewise)
-        """What `end` has left after a sum, from what was carried before it and from its changes: the same bits."""
+        """Return the carry after a sum, to the bit, from the carry before it and its changes."""
         return carry
 
     def matrix(self, network: Network) -> Array | None:  # noqa: ARG002 (likewise)
-        """Combination of the hubs' terms that each root gets, (n_roots, n_hubs), if that is all that a sum does.
+        """Linear combination of the hubs' terms that each root gets, (n_roots, n_hubs).
 
-        One row if all roots get the same. None: the simulation goes by the messages.
+        One row if all roots get the same; None if a sum is not linear, and the simulation follows the messages.
         """
         return None
 
 
 def greet(summation: Summation) -> tuple[bytes, Any]:
-    """What a summation greets with; ValueError if it is too much."""
+    """Return the summation's greeting and secret; raise ValueError if the greeting is too long."""
     greeting, secret = summation.greet()
     if len(greeting) > MOST_GREETING:
         raise ValueError(f"expected {summation!r} to greet with at most {MOST_GREETING} bytes, got {len(greeting)}")
@@ -400,14 +407,14 @@ def greet(summation: Summation) -> tuple[bytes, Any]:
 
 
 def begin_sum(summation: Summation, place: Place, carry: Memory, term: NDArray[Any] | Term | None) -> Memory:
-    """State of an agent before the first round, however its term is given."""
+    """State of an agent before the first round, from a term in any form."""
     if isinstance(term, Term):
         return summation.begin_with(place, carry, term)
     return summation.begin(place, carry, term)
 
 
 def outgoing(summation: Summation, place: Place, step: int, kind: str, state: Memory) -> NDArray[Any]:
-    """A message that is about to be sent, to be read only; ValueError if receivers would refuse it."""
+    """Return the read-only values to send; raise ValueError if receivers would refuse them."""
     values = summation.message(place, step, state)
     n_values, dtype, is_fixed = summation.payload(place.network, place.shape)
     is_long = len(values) != n_values if is_fixed else len(values) > n_values
@@ -421,7 +428,7 @@ def outgoing(summation: Summation, place: Place, step: int, kind: str, state: Me
 
 
 def lasting(summation: Summation, memory: Memory) -> Memory:
-    """What a summation carries to the next sum, to be read only; ValueError if it could not be saved."""
+    """Make a carry read-only; raise ValueError if it cannot be saved."""
     for name, array in memory.items():
         if array.dtype.kind + str(array.dtype.itemsize) not in (*DTYPES, "u8"):
             raise ValueError(

@@ -1,16 +1,16 @@
-"""Averages that go on from the last ones, by rounded changes: the sums of EM where neighbours average.
+"""Averages that continue from the last sum, by quantized changes: the sums of EM where neighbours average.
 
-Every agent has numbers z, and a copy q of them that all its neighbours have too. A message is the rounded change of z
-against q, by which all holders of q move it. Then
+Every agent has numbers z, and a copy q of them that all its neighbours share. A message is the quantized difference
+between z and q, which every holder of q adds to it. Then
 
     z_i <- m (z_i + sum_j V_ij (q_j - q_i)) + (1 - m) (z_i of the round before)
 
-keeps the sum over agents however coarse the rounding is, and what it has left is sent with the next change. A sum
-begins with the z of the last one, plus the change of the agent's own term; so all memories go from sum to sum, and as
-EM settles, messages say less and less and sums become exact.
+preserves the sum over agents, however coarse the rounding is, and the rounding error is sent with the next change. A
+sum starts from the z of the last one, plus the change of the agent's own term. So z and q are carried from sum to
+sum: as EM converges, messages become shorter and sums become exact.
 
-Only differences within a row count. What belongs to no row, and the level of all rows together, is passed on from
-agent to agent, each number once, so that all have it exactly.
+Only differences within a row matter. Scalars, which belong to no row, and the level of all rows together are flooded:
+each agent forwards each number once, so that all agents have the exact values.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ from vpem.core.network.sharing import Arrays, once, tell, told
 from vpem.core.network.summation import Array, Lengths, Memory, Place, Shape, WrongMessageError, add_in_order
 
 SILENCE = 0.1
-"""An entry is silent while its change is smaller than this share of the mean change in the last sum."""
+"""Threshold of a change, relative to the mean change in the last sum; entries with smaller changes are not sent."""
 MARGIN = 0.5
-"""See `accelerate`. Without one, rounding and momentum made numbers grow on long paths and stars; with this one, on
-no graph of those tried."""
+"""Margin of `accelerate`. Without a margin, rounding and momentum made numbers grow on long paths and stars; with
+this one, they did not grow on any graph tried."""
 FEWEST_ROUNDS = 8, 2
-"""In the first sum of a series, and in later ones: each round leaves a ninth of what rounding has left before."""
+"""Minimum rounds in the first sum of a series and in later ones: each round divides the rounding error by nine."""
 FARTHEST = 2.0**40
-"""Nats, times the number of agents, by which a component can be behind at one of them: of larger numbers, rounding
-would leave too much in the sum."""
+"""Maximum distance of a component from the leader at one agent, in nats times the number of agents: the rounding of
+larger numbers would change the sum too much."""
 SCALES = range(-1100, 64)
-"""Exponents that changes can have."""
+"""Valid exponents of changes."""
 MOST_AGENTS = 10_000
-"""In a network that is not known yet."""
+"""Maximum number of agents, assumed while the network is unknown."""
 USUAL = (0.3, 0.8)
-"""Bytes for each entry of a message, on average over a fit: measured, see `docs/howto/scale-and-cost.md`."""
+"""Range of the bytes per entry of a message, averaged over a fit; measured, see `docs/howto/scale-and-cost.md`."""
 
 
 class Parts(NamedTuple):
-    """What a message says."""
+    """Contents of a message."""
 
     told: NDArray[np.bool_]
-    """(n_agents,): of which agents it has the scalars."""
+    """Shape (n_agents,): True for agents whose scalars the message contains."""
     scalars: Array
-    """(n_told, n_scalars + 1)"""
+    """Shape (n_told, n_scalars + 1): scalars of each of these agents, and its level."""
     scale: int
     packed: bytes
-    """Codes of all entries, leaders, and in a first sum bits of the rows that there are; compressed."""
+    """Codes of all entries, leaders and, in a first sum, a bit for each present row; compressed."""
 
 
 def goes_on(shape: Shape, carry: Memory) -> bool:
-    """Whether there is something to go on from."""
+    """True if the carry has an earlier sum to continue from."""
     return len(carry.get("lead", ())) == shape.n_rows and "own" in carry
 
 
 def retreats_of(carry: Memory) -> NDArray[np.int64]:
-    """How often all agents went back, (1,)."""
+    """Number of rollbacks so far; shape (1,)."""
     return np.asarray(carry.get("retreats", np.zeros(1, dtype=np.int64)))
 
 
 def carried_bytes(network: Network, position: Position, shape: Shape) -> int:
-    """How far the last sum was from the own term, the agent's copy and its neighbours'; pace, rows, retreats."""
+    """Bytes of the carry: last sum minus own term, own copy, neighbours' copies, pace, rows and rollbacks."""
     n_copies = 2 + len(network.neighbours[position])
     return 8 * n_copies * shape.n_rows * shape.width + 8 + shape.n_rows + 8
 
@@ -82,7 +82,7 @@ def carried_bytes(network: Network, position: Position, shape: Shape) -> int:
 
 
 def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
-    """The last result plus the change of the own term, and what of it the neighbours do not know yet."""
+    """Add the change of the agent's own term to the last sum, and encode the first message."""
     network, (n_rows, width, n_scalars) = place.network, place.shape
     size, n_agents = (n_rows, width), len(network.positions)
     is_first = not goes_on(place.shape, carry)
@@ -114,7 +114,7 @@ def combine(
     state: Memory,
     received: Mapping[Position, NDArray[Any]],
 ) -> Memory:
-    """Move the copies of those who spoke, average, and speak."""
+    """Update the copies of the senders, average, and encode the next message unless this is the last round."""
     weights, known, bits = averaging.weights[place.position], state["known"].copy(), state["bits"]
     copies, others = {}, []
     for peer, message in received.items():
@@ -130,14 +130,14 @@ def combine(
 
 
 def end(place: Place, state: Memory) -> tuple[Array, Memory]:
-    """Log-densities as far as differences tell them: in each row up to a number, which is right on average."""
+    """Return log-densities, in each row up to a constant that is right on average, and the carry."""
     values, is_first = state["values"], len(state["bits"]) > 0
     found = np.unpackbits(state["bits"], count=place.shape.n_rows) if is_first else state["present"]
     present = found.astype(bool)
     *scalars, level = add_in_order(np.nan_to_num(state["known"], nan=0.0)).tolist()
-    level -= float(values[present, 0].sum()) if values.shape[1] else 0.0  # the leaders' in place of the first ones'
+    level -= float(values[present, 0].sum()) if values.shape[1] else 0.0  # of the leaders, not the first components
     level = min(max(level / max(1, present.sum()), -MOST_LEVEL), MOST_LEVEL)
-    sums = values + (level or np.finfo(float).tiny)  # zeros would mean that there is no such row
+    sums = values + (level or np.finfo(float).tiny)  # a row of zeros would count as absent
     sums[~present] = 0.0
     pace = 0.0 if is_first else mean_change(steps_for(values), state["begun"], state["own"])
     kept = {name: state[name] for name in state if name == "own" or name.startswith(_copy_of(""))}
@@ -146,9 +146,9 @@ def end(place: Place, state: Memory) -> tuple[Array, Memory]:
 
 
 def _scaled(n_agents: int, terms: Array) -> tuple[Array, float]:
-    """An agent's numbers before it averages, N times how far each component is behind the leader; and the level.
+    """Return an agent's numbers before averaging, N times the log-ratios to the leader, and its level.
 
-    That is the sum over rows of the first component's terms.
+    The level is the sum over rows of the first component's terms.
     """
     if terms.shape[1] == 0:
         return n_agents * terms, 0.0
@@ -158,7 +158,7 @@ def _scaled(n_agents: int, terms: Array) -> tuple[Array, float]:
 
 
 def _speak(state: Memory) -> Memory:
-    """The next message, and the agent's copy as it will be for all."""
+    """Encode the next message, and update the agent's own copy as all receivers will."""
     own, is_first = state["own"], len(state["bits"]) > 0
     least = max(min(SILENCE * float(state["pace"][0]), MOST_SILENT), ROUNDING_ERROR)
     scale, codes, leaders = find_codes(state["values"], own, least, is_sparing=not is_first)
@@ -180,13 +180,13 @@ def _copy_of(peer: Position | str) -> str:
 
 
 def most_coded(n_agents: int, shape: Shape) -> int:
-    """Bytes of a message of changes, at most."""
+    """Maximum length of a message of changes in bytes."""
     n_codes = shape.n_rows * (max(shape.width - 1, 0) + LEADER.itemsize) + (shape.n_rows + 7) // 8
     return _n_bits(n_agents) + 8 * n_agents * (shape.n_scalars + 1) + SCALE.itemsize + most_compressed(n_codes)
 
 
 def lengths(n_agents: int, shape: Shape) -> Lengths:
-    """From a message that says nothing to a byte for each entry."""
+    """Expected lengths: from a message without changes to one byte per entry."""
     n_entries = shape.n_rows * max(shape.width - 1, 0)
     silent = Parts(np.zeros(n_agents, dtype=bool), np.zeros((0, shape.n_scalars + 1)), 0, _silence(shape))
     fewest, most = len(_write(silent)), most_coded(n_agents, shape)
@@ -208,7 +208,7 @@ def _write(parts: Parts) -> NDArray[np.uint8]:
 
 
 def _read(place: Place, sender: Position, message: NDArray[np.uint8]) -> Parts:
-    """What a neighbour says; WrongMessageError if it cannot be."""
+    """Parse a neighbour's message; raise WrongMessageError if it is invalid."""
     n_agents, width = len(place.network.positions), place.shape.n_scalars + 1
     n_first = _n_bits(n_agents)
     told = np.unpackbits(message[:n_first], count=n_agents).astype(bool) if len(message) >= n_first else np.ones(0)
@@ -223,15 +223,15 @@ def _read(place: Place, sender: Position, message: NDArray[np.uint8]) -> Parts:
 
 
 def _is_right(scale: int, scalars: Array, n_agents: int) -> bool:
-    """Whether these are numbers, of which no sum is infinite."""
+    """True if the numbers are finite, and so is any sum of them over agents."""
     return scale in SCALES and bool((np.abs(scalars) < 1e300 / n_agents).all())
 
 
 def _hear(place: Place, sender: Position, message: NDArray[np.uint8], old: Array, n_bits: int) -> Arrays:
-    """Of which agents a message has scalars, and these; the sender's copy as it has become, and its bits of rows."""
+    """Decode a message: mask of agents with scalars, these scalars, the sender's updated copy, and bits of rows."""
     known = told("said", message)
     if known is not None and known[0]() is old and len(known[1][-1]) == n_bits:
-        shared: Arrays = known[1]  # as the sender has it, in one process
+        shared: Arrays = known[1]  # the sender's own arrays, in the same process
         return shared
     parts = _read(place, sender, message)
     n_rows, width, _ = place.shape

@@ -1,7 +1,7 @@
-"""What a run sends: messages, bytes and rounds, per agent and in all.
+"""Traffic of a run: messages, bytes and rounds, per agent and in total.
 
-Counted are whole messages as the wire format has them: numbers of 8 bytes, and a header and a checksum for each. What
-a transport wraps around them (TCP, TLS) comes on top.
+Bytes are those of whole messages in the wire format: numbers of 8 bytes, a header and a checksum. The overhead of a
+transport (TCP, TLS) is not included.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 FLOAT_BYTES = 8
 
 OVERHEAD_BYTES = 68
-"""Of every message, beside its contents: a header of 64 bytes and a checksum of 4; see `vpem.transports.wire`."""
+"""Bytes of every message in addition to its contents: a header of 64 and a checksum of 4; see
+`vpem.transports.wire`."""
 
 
 class Sending(NamedTuple):
-    """Messages from one agent to another, by number; their contents' bytes."""
+    """Number of messages from one agent to another, and the bytes of their contents."""
 
     sender: int
     receiver: int
@@ -39,27 +40,27 @@ class AgentTraffic(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Messages and bytes by agent, and rounds one after another; traffics add up, and repeat by `*`."""
+    """Messages and bytes by agent, and number of rounds; supports `+`, and `*` by a number of repetitions."""
 
     agents: tuple[Hashable, ...]
     table: NDArray[np.int64]
-    """(n_agents, 4): the fields of `AgentTraffic`."""
+    """Shape (n_agents, 4): the fields of `AgentTraffic`."""
     rounds: int
-    """Exchanges between neighbours that must follow each other: what latency is paid for."""
+    """Number of sequential exchanges between neighbours, each of which takes one latency."""
 
     @property
     def messages(self) -> int:
-        """Messages sent by all agents; a relayed message counts at every hop."""
+        """Number of messages sent by all agents; a relayed message counts at every hop."""
         return int(self.table[:, 0].sum())
 
     @property
     def bytes(self) -> int:
-        """Bytes sent by all agents."""
+        """Number of bytes sent by all agents."""
         return int(self.table[:, 1].sum())
 
     @property
     def per_agent(self) -> dict[Hashable, AgentTraffic]:
-        """Each agent's share, by name; a star has one agent more, the server."""
+        """Traffic of each agent by name, including the server of a star."""
         return {agent: AgentTraffic(*row) for agent, row in zip(self.agents, self.table.tolist(), strict=True)}
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -73,7 +74,7 @@ class Traffic:
 
 
 def make_traffic(agents: tuple[Hashable, ...], sendings: Iterable[Sending] = (), rounds: int = 0) -> Traffic:
-    """Traffic of some sendings, headers included; without any, the zero to start adding from."""
+    """Return the traffic of some sendings, including headers; zero without any."""
     table = np.zeros((len(agents), len(AgentTraffic._fields)), dtype=np.int64)
     for sender, receiver, messages, contents in sendings:
         n_bytes = contents + OVERHEAD_BYTES * messages

@@ -1,4 +1,4 @@
-"""The exact sum of a spanning tree."""
+"""Exact sums on a spanning tree."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from vpem.core.network.summation import Array, Memory, Place, Round, Summation, 
 
 
 class SpanningTree(NamedTuple):
-    """A shallow tree that every agent finds by itself from the same links."""
+    """A shallow tree that every agent computes from the same links."""
 
     top: Position
     above: dict[Position, Position]
-    """Each agent's parent; the root has none."""
+    """Parent of each agent except the root."""
     below: dict[Position, tuple[Position, ...]]
-    """Each agent's children, in ascending order."""
+    """Children of each agent, in ascending order."""
     levels: dict[Position, int]
-    """Hops from the root."""
+    """Number of hops from the root."""
     depth: int
 
 
 @dataclass(frozen=True)
 class Tree(Summation):
-    """Terms go up a spanning tree, which adds them, and the exact sum comes down again: 2 (N - 1) messages.
+    """Add terms up a spanning tree, and broadcast the exact sum down: 2 (N - 1) messages.
 
-    The tree is grown from an agent in the middle of the network, hop by hop: no tree of the graph is shallower. All
-    links must last; for links that lose messages, see `RunningSums`.
+    The tree is grown by breadth-first search from an agent in the centre of the network: no spanning tree of the
+    graph is shallower. All links must last; for links that lose messages, see `RunningSums`.
     """
 
     @property
     def is_common(self) -> bool:
-        """The sum comes down from one agent."""
+        """True: all agents receive the sum of the root."""
         return True
 
     def tree(self, network: Network) -> SpanningTree:
-        """The tree that sums take."""
+        """Return the spanning tree of a network."""
         found: SpanningTree = network.remember(Tree, grow)
         return found
 
@@ -55,7 +55,7 @@ class Tree(Summation):
         decision: bool,
         audience: frozenset[Position] | None = None,  # noqa: ARG002 (the sum passes through all)
     ) -> list[Round[Position]]:
-        """Up, one level in each round, and down again; a decision takes the same way."""
+        """Send terms up, one level in each round, and the sum down; a decision takes the same rounds."""
         tree = self.tree(network)
         kind, depth, level = "sum" if values else "flood", tree.depth, tree.levels[position]
         idle: Round[Position] = Round(kind, (), (), values, decision)
@@ -70,23 +70,23 @@ class Tree(Summation):
         return rounds
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:  # noqa: ARG002 (every sum by itself)
-        """The term; an agent without one adds nothing to what comes from below."""
+        """Start from the term; an agent without a term starts from zeros."""
         return {"values": np.zeros(place.shape.n_values) if term is None else term}
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
-        """On the way up, add; on the way down, take the sum."""
+        """Add on the way up; store the received sum on the way down."""
         if step < self.tree(place.network).depth:
             return {"values": add_in_order([state["values"], *received.values()])}
         (total,) = received.values()
         return {"values": total}
 
     def matrix(self, network: Network) -> Array:
-        """All terms count once, for everybody."""
+        """Return one row of ones: every root gets the exact sum."""
         return np.ones((1, len(network.hubs)))
 
 
 def grow(network: Network) -> SpanningTree:
-    """A spanning tree from the middle of the network; of several middles, the agent of the lowest position."""
+    """Grow a spanning tree from the centre of the network; of several centres, from that of the lowest position."""
     import networkx as nx
 
     farthest = hop_distances(network.links).max(axis=1)

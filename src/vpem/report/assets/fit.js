@@ -71,7 +71,7 @@ function addTrajectory() {
   about(
     "trajectory",
     data.batches ? "With batches, the free energy is measured: a bound that the log-likelihood does not fall below." : "",
-    `${isPart ? "As this party saw it" : "Mean over the roots"}, in each iteration.`,
+    `${isPart ? "As this party saw it" : "Mean over the roots"}, in each iteration${data.scaled ? ", of columns that each party has divided by their deviations" : ""}.`,
     data.gain === null ? "" : `One more exact step would gain ${say(data.gain, 2)} per row.`,
     data.repairs.length ? "" : "No component collapsed or starved.",
   );

@@ -44,7 +44,7 @@ function addFacts() {
       sayEnd(),
     ],
     data.log_likelihood === null
-      ? [boundName[0].toUpperCase() + boundName.slice(1), say(bounds[bounds.length - 1], 5), `${isPart ? "Of all parties' columns, as this one saw it." : "As the roots saw it."} Higher is better; compare fits of the same table only.`]
+      ? [boundName[0].toUpperCase() + boundName.slice(1), say(bounds[bounds.length - 1], 5), `${isPart ? `Of all parties' columns${data.scaled ? ", divided by their deviations" : ""}, as this one saw it.` : "As the roots saw it."} Higher is better; compare fits of the same table only.`]
       : ["Log-likelihood per row", say(data.log_likelihood, 5), "Exact. Higher is better; compare fits of the same table only."],
     [isPart ? "Sent" : "Sent in all", sayBytes(data.traffic.bytes), `In ${sayMany(data.traffic.rounds, "round")}, one after another.`],
     isPart
@@ -88,6 +88,7 @@ const CARDS = [
   addProfiles, addImportance, // who the clusters are
   addCertainty, // how sure
   addMarginals, addPairs, addCovariances,
+  addRows, // what it was fitted to
   addTrajectory, addAgreement, addRepairs,
   addNetwork, addTraffic, addSettings,
 ];

@@ -1,7 +1,8 @@
-"""The life of an agent, as a table.
+"""The script as a table of phases.
 
-Each phase is one exchange with the network: what an agent offers, what it makes of the outcome, and what may come
-next. The drawing in docs/architecture.md is made from this table.
+Each phase is one exchange with the network: `offer` describes the contribution to it, `absorb` turns the outcome into
+the next state, and `next` lists the phases that may follow. The drawing in docs/architecture.md is made from this
+table.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from vpem.core.agent.em_phases import (
+from vpem.core.script.context import Context, Offer, Outcome
+from vpem.core.script.em_phases import (
     absorb_iterate,
     absorb_jump,
     absorb_new_columns,
@@ -22,9 +24,8 @@ from vpem.core.agent.em_phases import (
     offer_prediction,
     offer_repair,
 )
-from vpem.core.agent.holder_phases import absorb_holders, absorb_new_holders, offer_holders
-from vpem.core.agent.progress import Progress
-from vpem.core.agent.start_phases import (
+from vpem.core.script.row_count_phases import absorb_holders, absorb_new_holders, offer_holders
+from vpem.core.script.start_phases import (
     absorb_cluster,
     absorb_columns,
     absorb_draw,
@@ -41,7 +42,7 @@ from vpem.core.agent.start_phases import (
     offer_try,
     offer_weights,
 )
-from vpem.core.agent.work import Offer, Outcome, Work
+from vpem.core.script.state import Progress
 
 
 class Phase(NamedTuple):
@@ -49,14 +50,14 @@ class Phase(NamedTuple):
 
     meaning: str
     exchange: str
-    """What travels: "columns", "sum" (perhaps with a decision), "decision", "labels"."""
-    offer: Callable[[Work, Progress], Offer]
-    absorb: Callable[[Work, Progress, Outcome], Progress]
+    """Content of the messages: "columns", "sum" (perhaps with a decision), "decision" or "labels"."""
+    offer: Callable[[Context, Progress], Offer]
+    absorb: Callable[[Context, Progress, Outcome], Progress]
     next: tuple[str, ...]
 
 
 STARTING = ("first row", "cluster", "labels", "iterate")
-"""Where a start may begin, as `init_params` says."""
+"""First phases of a start, by `init_params`."""
 
 BY_SUMMATION = ("sum", "labels")
 """Exchanges whose values a summation combines."""
@@ -95,24 +96,24 @@ PHASES = {
 }
 
 AFTER_MEETING = ("pool", "holders", *STARTING)
-"""Where life begins."""
+"""First phases after the first meeting."""
 
 AFTER_LOSS = ("draw", "cluster", "weights", "iterate", "jump", "repair", DONE)
-"""Where agents can go back to, beside the beginning: the fit's exchanges that carry decisions, and its end."""
+"""Phases at which agents have checkpoints: exchanges of the fit that carry decisions, and its end."""
 
 AFTER_DONE = ("new columns", "new holders", "predict")
-"""With new rows."""
+"""Phases of a prediction."""
 
 
-def settle(work: Work, progress: Progress) -> Progress:
-    """Go on to a phase with an exchange: what lies between is an agent's own work."""
+def settle(context: Context, progress: Progress) -> Progress:
+    """Advance to a phase with an exchange; the steps between need no network."""
     if progress.phase == "begin":
-        if work.roles.network.depth > 0:
+        if context.network.depth > 0:
             return replace(progress, phase="pool")
         progress = replace(progress, phase="start")
-    if progress.phase == "start" and progress.holders is None and work.least_holders > 1:
+    if progress.phase == "start" and progress.holders is None and context.least_holders > 1:
         return replace(progress, phase="holders")
-    return begin_start(work, progress) if progress.phase == "start" else progress
+    return begin_start(context, progress) if progress.phase == "start" else progress
 
 
 def draw_life() -> str:

@@ -20,11 +20,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.agent.progress import Integers, Prediction, Progress
-from vpem.core.agent.work import Offer, Outcome, StudyError, Work
 from vpem.core.decisions.initial import shared_generator
 from vpem.core.network.summation import HOLDERS, Shape
 from vpem.core.rows import Table, row_chunks, rows_held
+from vpem.core.script.context import Context, Offer, Outcome, StudyError
+from vpem.core.script.state import Integers, Prediction, Progress
 
 DIGESTS = 17
 """Purpose of the numbers by which rows without keys are recognized."""
@@ -33,59 +33,59 @@ MOST_SEEN = 20_000_000
 NOTHING: Integers = np.empty(0, dtype=np.int64)
 
 
-def offer_holders(work: Work, progress: Progress) -> Offer:
-    """Which rows this block has: 1 or 0 for each."""
+def offer_holders(context: Context, progress: Progress) -> Offer:
+    """Offer 1 for each row that a held block has, and 0 for the others."""
     prediction = _prediction(progress)
-    if prediction is not None and work.roles.gone:
+    if prediction is not None and context.gone:
         raise StudyError(
-            f"expected the parties of the fit in a masked prediction, got it without agents {list(work.roles.gone)}; "
+            f"expected the parties of the fit in a masked prediction, got it without agents {list(context.gone)}; "
             "two sums of the same rows that differ by a party tell what that party has added: fit again without them"
         )
     if prediction is not None:
-        _check_own(work, progress.seen)
-    n_rows = work.roles.n_rows if prediction is None else prediction.n_rows
-    values = rows_held(work.table, work.columns) if work.is_root else None
-    return Offer(Shape(n_rows, 1), values, series=HOLDERS)
+        _check_own(context, progress.seen)
+    n_rows = context.n_rows if prediction is None else prediction.n_rows
+    terms = [rows_held(context.table, held) for held in context.local.block_columns] if context.hubs else None
+    return Offer(Shape(n_rows, 1), terms, series=HOLDERS)
 
 
-def absorb_holders(work: Work, progress: Progress, outcome: Outcome) -> Progress:
-    """Go on with the rows that enough blocks have."""
-    holders = np.rint(outcome.values).astype(np.int64)
-    if not (holders >= work.least_holders).any():
+def absorb_holders(context: Context, progress: Progress, outcome: Outcome) -> Progress:
+    """Continue with the rows that enough blocks have."""
+    holders = np.rint(outcome.values[0]).astype(np.int64)
+    if not (holders >= context.least_holders).any():
         raise StudyError(
-            f"expected rows that at least {work.least_holders} parties have, got none; "
+            f"expected rows that at least {context.least_holders} parties have, got none; "
             "more parties need the same rows, or the study must accept rows of fewer"
         )
-    return replace(progress, phase="start", holders=holders, seen=_see(work, progress.seen, holders))
+    return replace(progress, phase="start", holders=holders, seen=_see(context, progress.seen, holders))
 
 
-def absorb_new_holders(work: Work, progress: Progress, outcome: Outcome) -> Progress:
-    """Go on with new rows that enough blocks have; refuse those that come again with others."""
+def absorb_new_holders(context: Context, progress: Progress, outcome: Outcome) -> Progress:
+    """Continue with new rows that enough blocks have; refuse rows that are added again with other parties."""
     prediction = _prediction(progress)
     assert prediction is not None, "there are new rows"
-    holders = np.rint(outcome.values).astype(np.int64)
-    seen = _see(work, progress.seen, holders)
+    holders = np.rint(outcome.values[0]).astype(np.int64)
+    seen = _see(context, progress.seen, holders)
     return replace(progress, phase="predict", seen=seen, prediction=replace(prediction, holders=holders))
 
 
-def _see(work: Work, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
+def _see(context: Context, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
     """Remember rows that are about to be added, and with which parties; ValueError if they were, with others."""
-    if not work.is_root or not work.summation.refuses_repeats:
+    if not context.remembers_rows or not context.hubs or not context.summation.refuses_repeats:
         return seen
-    return _see_values(work, seen, holders) if work.keys is None else _see_keys(work, seen, holders)
+    return _see_values(context, seen, holders) if context.keys is None else _see_keys(context, seen, holders)
 
 
-def _see_keys(work: Work, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
-    """By keys: how many blocks have a row, and whether this one does."""
-    assert work.keys is not None, "rows have keys"
-    states = 2 * holders + _held(work)
-    then = _states_then(work.keys, seen)
+def _see_keys(context: Context, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
+    """Recognize rows by keys; remember the number of holders, and whether this block is one."""
+    assert context.keys is not None, "rows have keys"
+    states = 2 * holders + _held(context)
+    then = _states_then(context.keys, seen)
     _refuse(np.flatnonzero((then >= 0) & (then != states)))
-    is_new = (then < 0) & (work.keys != 0) & (holders >= work.least_holders)
+    is_new = (then < 0) & (context.keys != 0) & (holders >= context.least_holders)
     if not is_new.any():
         return seen
     keys, all_states = (
-        np.append(seen.get(name, NOTHING), own[is_new]) for name, own in (("keys", work.keys), ("states", states))
+        np.append(seen.get(name, NOTHING), own[is_new]) for name, own in (("keys", context.keys), ("states", states))
     )
     if len(keys) > MOST_SEEN:
         raise ValueError(
@@ -96,19 +96,19 @@ def _see_keys(work: Work, seen: Mapping[str, Integers], holders: Integers) -> Ma
     return {**seen, "keys": keys[order], "states": all_states[order]}
 
 
-def _check_own(work: Work, seen: Mapping[str, Integers]) -> None:
+def _check_own(context: Context, seen: Mapping[str, Integers]) -> None:
     """ValueError if this block has rows that it had not when they were added, or has not those that it had."""
-    if work.is_root and work.summation.refuses_repeats and work.keys is not None:
-        then = _states_then(work.keys, seen)
-        _refuse(np.flatnonzero((then >= 0) & (then % 2 != _held(work))))
+    if context.hubs and context.summation.refuses_repeats and context.keys is not None:
+        then = _states_then(context.keys, seen)
+        _refuse(np.flatnonzero((then >= 0) & (then % 2 != _held(context))))
 
 
-def _held(work: Work) -> Integers:
-    return rows_held(work.table, work.columns).astype(np.int64)
+def _held(context: Context) -> Integers:
+    return rows_held(context.table, context.local.block_columns[0]).astype(np.int64)
 
 
 def _states_then(keys: Integers, seen: Mapping[str, Integers]) -> Integers:
-    """What was remembered of rows; -1 of those that are new or have no key; (n_rows,)."""
+    """Remembered states of rows, (n_rows,); -1 for rows that are new or have no key."""
     known, states = seen.get("keys", NOTHING), seen.get("states", NOTHING)
     place = np.searchsorted(known, keys)
     place[place == len(known)] = 0
@@ -126,9 +126,9 @@ def _refuse(rows: NDArray[np.intp]) -> None:
         )
 
 
-def _see_values(work: Work, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
-    """By values, for agents without keys: how many blocks have a row."""
-    digests = row_digests(work.table)
+def _see_values(context: Context, seen: Mapping[str, Integers], holders: Integers) -> Mapping[str, Integers]:
+    """Recognize rows by their values, at agents without keys; remember the number of holders."""
+    digests = row_digests(context.table)
     is_own = digests != 0
     digests, counts = digests[is_own], holders[is_own]
     known, then = seen.get("digests", digests[:0]), seen.get("counts", counts[:0])

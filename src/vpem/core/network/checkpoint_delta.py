@@ -1,8 +1,8 @@
-"""What a summation carries from one sum of a series to the next, as checkpoints have it.
+"""The carry of a summation from one sum of a series to the next, as stored in checkpoints.
 
-A carry may be large, and what changes it small: so a checkpoint has the carry as it was some sums ago, and the
-changes since. An agent that goes back makes them again, to the bit. When a whole carry is kept anew is each agent's
-own affair.
+A carry may be large and its changes small. A checkpoint therefore contains the carry of some sums ago and the changes
+since then. An agent that rolls back applies them again, to the bit. Each agent decides by itself when to store a
+whole carry again.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 from vpem.core.network.summation import NO_MEMORY, Memory, Summation, lasting
 
 MOST_CHANGES = 32
-"""Sums that an agent which goes back has to make again, at most."""
+"""Maximum number of sums whose changes an agent applies again after a rollback."""
 SHARE = 2
-"""A whole carry is kept anew when changes are larger than this part of it."""
+"""Minimum ratio of the size of a carry to that of its changes; below it, a whole carry is stored again."""
 
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """Of one series."""
+    """Carry of one series."""
 
     before: Memory
-    """What was carried some sums ago."""
+    """Carry of some sums ago."""
     changes: tuple[Memory, ...] = ()
-    """What each sum since has changed."""
+    """Changes of each sum since then."""
     now: Memory | None = None
-    """What is carried; None if it has to be found from the others. It is not part of a checkpoint."""
+    """Current carry; None if it must be computed from the other fields. It is not part of a checkpoint."""
 
     def recall(self, summation: Summation) -> Memory:
-        """What is carried now."""
+        """Return the current carry."""
         if self.now is not None:
             return self.now
         carry = self.before
@@ -42,14 +42,14 @@ class Carried:
         return carry
 
     def with_arrays(self, find: Callable[[NDArray[Any]], NDArray[Any]]) -> Carried:
-        """The same with what is found for the arrays that checkpoints have; not for what is carried now."""
+        """Apply `find` to the arrays that are stored in checkpoints, not to the current carry."""
         before, *changes = (
             {name: find(array) for name, array in one.items()} for one in (self.before, *self.changes)
         )
         return replace(self, before=before, changes=tuple(changes))
 
     def without_now(self) -> Carried:
-        """The same, as checkpoints have it."""
+        """Return the part that is stored in checkpoints."""
         return self if self.now is None else replace(self, now=None)
 
 
@@ -57,7 +57,7 @@ NOTHING = Carried(NO_MEMORY)
 
 
 def carry_on(summation: Summation, last: Carried, now: Memory, changes: Memory) -> Carried:
-    """What is carried after one more sum, of which the summation knows what it has changed, or nothing."""
+    """Return the carry after one more sum; changes are empty if the summation does not know them."""
     since = (*last.changes, lasting(summation, changes))
     is_small = SHARE * sum(map(_n_bytes, since)) <= _n_bytes(now) and len(since) <= MOST_CHANGES
     if changes and last.before and is_small:

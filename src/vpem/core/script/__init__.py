@@ -1,0 +1,1 @@
+"""The script of a fit: its phases, each one exchange with the network, the same for every driver."""
