@@ -668,3 +668,18 @@ def test_rows_of_each_party_and_gaps_are_told(visit, tmp_path):
         *("Party\tRows\tOf these at another party", "bank\t200\t120", "shop\t220\t120"),
         *("Column\tGaps", "income\tfewer than 5", "visits\t30"),
     ]
+    facts = page.locator("dl.facts").inner_text()
+    assert "of the values are missing, in gaps and in rows that a party does not have." in facts
+
+
+def test_values_are_missing_only_in_rows_that_a_party_does_not_have(visit, tmp_path):
+    rng = np.random.default_rng(0)
+    bank = pd.DataFrame({"id": range(40), "income": rng.normal(size=40)})
+    shop = pd.DataFrame({"id": range(10, 50), "visits": rng.normal(size=40)})
+    tables = {"bank": bank, "shop": shop}
+    model = VerticalGaussianMixture(1).fit(tables, on="id")
+    write_report(model, join(tables, on="id"), tmp_path / "page.html")
+    page = visit(tmp_path / "page.html")
+    facts = page.locator("dl.facts").inner_text()
+    assert "20% of the values are missing, all in rows that a party does not have." in facts
+    assert "No value is missing in the rows that a party has." in page.locator("#rows .about").inner_text()

@@ -30,11 +30,18 @@ function sayEnd() {
   return "Not converged: it stopped before the changes were small.";
 }
 
+function sayMissing() {
+  if (!(data.missing > 0)) return "";
+  const own = data.row_counts === null || data.row_counts.gaps.length > 0;
+  const absent = data.row_counts?.parties.some((party) => party[1] !== data.row_counts.total);
+  const why = !absent ? "" : own ? ", in gaps and in rows that a party does not have" : ", all in rows that a party does not have";
+  return ` ${sayShare(data.missing)} of the values are missing${why}.`;
+}
+
 function addFacts() {
   const bounds = data.lower_bounds;
-  const gaps = data.missing > 0 ? ` ${sayShare(data.missing)} of the values are missing.` : "";
   const facts = [
-    ["Rows", sayCount(data.rows), `Examples, the same for all parties.${gaps}`],
+    ["Rows", sayCount(data.rows), `Examples that the parties hold together.${sayMissing()}`],
     ["Columns", sayCount(data.n_columns), isPart ? "Of this party's own block." : pools ? "Members of a hub hand theirs to its root." : "Each stays with the party that holds it."],
     ["Parties", sayCount(parties.length + data.others.length), sayParties()],
     ["Components", sayCount(nComponents), "Groups of rows, each with its own mean and covariance."],

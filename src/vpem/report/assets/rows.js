@@ -20,7 +20,7 @@ function addRows() {
     several && !complete && common !== undefined ? `All parties have ${sayRows(common)} of them.` : "",
     empty === 0 ? "" : `Of ${sayRows(empty)}, no party has a value.`,
     used === total ? "The fit uses all of them." : `The fit uses ${sayRows(used)} of them.`,
-    !gaps.length ? "No value is missing." : found.joined ? "Gaps are values that are missing in rows that the party has." : "",
+    !gaps.length ? (several && !complete ? "No value is missing in the rows that a party has." : "No value is missing.") : found.joined ? "Gaps are values that are missing in rows that the party has." : "",
   );
   const [parties, columns] = document.querySelectorAll("#rows .scroll");
   if (several && !complete) {
