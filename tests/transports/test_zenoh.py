@@ -1,6 +1,7 @@
 """What a wire over zenoh is made of; what it does is in tests/network."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from network.harness import free_ports
 from vpem.transports.datagrams import PIECE_BYTES, Datagram
 from vpem.transports.wiring import Peer, Tls, Wiring, access_control, settings
-from vpem.transports.zenoh import QUEUE_BYTES, open_wire
+from vpem.transports.zenoh import QUEUE_BYTES, STALE_LEASES, open_wire
 from vpem.transports.zenoh_log import _LINE, _problem
 
 TLS = Tls(ca=Path("ca"), certificate=Path("certificate"), key=Path("key"))
@@ -105,23 +106,50 @@ def test_zenohs_log_in_words(line, problem):
     assert _problem(_LINE.fullmatch(f"2026-11-17T05:44:23.489620Z  {line}")[1]) == problem
 
 
-def test_a_neighbour_without_room_wakes_the_wire_when_there_is_room_again():
-    """Without it, two megabytes went out at each look at the time."""
+def two_ends(lease):
+    """Wirings of two agents; the first connects to the second."""
     ports = free_ports(2)
-    ends = [
+    return [
         Wiring(
             study="s",
             number=number,
-            listen=f"127.0.0.1:{ports[number]}",
-            peers=(Peer(number=1 - number, name="x", address=f"127.0.0.1:{ports[1 - number]}", connect=number == 0),),
+            listen=f"127.0.0.1:{ports[1]}" if number else None,
+            peers=(Peer(number=1 - number, name="x", address=f"127.0.0.1:{ports[1]}", connect=number == 0),),
             tls=None,
-            lease=2.0,
+            lease=lease,
         )
         for number in range(2)
     ]
+
+
+@pytest.mark.parametrize("hears", [True, False], ids=["both ways", "one way"])
+def test_a_connection_that_works_in_one_direction_only_is_replaced(hears):
+    """A server that was suspended was heard again but did not hear, and no new connection was made."""
+    ends = two_ends(0.25)
+    sessions, arrived = set(), [0]
+
+    def take(*_):
+        sessions.add(id(one._lines[1]))
+        arrived[0] += 1
+        return hears
+
+    with open_wire(ends[0]) as one, open_wire(ends[1]) as other:
+        other.listen(lambda *_: True, lambda: None)
+        one.listen(take, lambda: None)
+        end = time.monotonic() + (60 if not hears else 3 * STALE_LEASES * ends[0].lease)
+        while time.monotonic() < end and len(sessions) < 3:
+            other.send(0, Datagram(b"x", b"x"))
+            time.sleep(0.05)
+    assert arrived[0] > 5
+    assert len(sessions) == (1 if hears else 3)
+
+
+def test_a_neighbour_without_room_wakes_the_wire_when_there_is_room_again():
+    """Without it, two megabytes went out at each look at the time."""
+    ends = two_ends(2.0)
     freed = threading.Event()
     with open_wire(ends[0]) as one, open_wire(ends[1]):
-        one.listen(lambda *_: None, freed.set)
+        one.listen(lambda *_: True, freed.set)
         assert one.room(1) == QUEUE_BYTES
         for _ in range(QUEUE_BYTES // PIECE_BYTES):
             one.send(1, Datagram(b"", bytes(PIECE_BYTES)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -36,6 +37,9 @@ class Datagram(NamedTuple):
         """Number of bytes of both parts."""
         return len(self.head) + len(self.content)
 
+
+Take = Callable[[int, Datagram], bool]
+"""Receiver of a neighbour's datagrams; it returns True if that neighbour hears this agent, too."""
 
 _HEADER = struct.Struct("<4sBBHQQQQQIII")
 _CHECKSUM = struct.Struct("<I")

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from vpem.core.rooms import bytes_for
-from vpem.transports.datagrams import Datagram, Hello, Status, mismatch, steps_ahead
+from vpem.transports.datagrams import Datagram, Hello, Status, Take, mismatch, steps_ahead
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
 from vpem.transports.outcomes import Away, Here, Outcome, Progress, Told, Wrong, progress_of
 from vpem.transports.presence import Awaited, Presence
@@ -38,10 +38,11 @@ MOMENT = 0.005
 class Wire(Protocol):
     """Best-effort carrier of datagrams between linked agents: datagrams sent during an interruption are lost."""
 
-    def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
+    def listen(self, take: Take, freed: Callable[[], object]) -> None:
         """Pass all datagrams that arrive from now on to `take`. Call this once.
 
-        Threads of the wire call `take`, in order for each neighbour. They call `freed` when a neighbour's queue that
+        Threads of the wire call `take`, in order for each neighbour. It returns False if the neighbour does not hear
+        this agent, so that the wire may have to connect again. The threads call `freed` when a neighbour's queue that
         was full has room again.
         """
 
@@ -207,19 +208,22 @@ class _Running:
             self._pump(now, self.links)
         self._tell(told)
 
-    def _arrive(self, peer: int, datagram: Datagram) -> None:
-        """Pass a neighbour's datagram to its link."""
+    def _arrive(self, peer: int, datagram: Datagram) -> bool:
+        """Pass a neighbour's datagram to its link; return False if that link is down."""
         try:
             now = time.monotonic()
             with self.lock:
                 if peer not in self.links or self.is_over:
-                    return
+                    return True
                 self.received += datagram.n_bytes
                 told = self._note(peer, self.links[peer].take(datagram, now), now)
                 self._pump(now, [peer])
+                is_up = self.links[peer].is_up
             self._tell(told)
         except BaseException as error:
             self.inbox.put(error)
+            return True
+        return is_up
 
     def _pump(self, now: float, peers: Iterable[int]) -> None:
         """Queue the datagrams that are ready to send. The caller holds the lock."""

@@ -5,9 +5,10 @@ certificates and similar problems appear only in zenoh's own log (`vpem.transpor
 
 A zenoh session that has lost a connection may never get another one. The other end can still count the old
 connection, or fail to deliver the messages, for example if one of the two processes was suspended for longer than the
-lease. Zenoh identifies a session by a random number, so a new session is not affected. Hence every outgoing
-connection has its own session, which is replaced when nothing has arrived through it for `STALE_LEASES` leases. All
-incoming connections share one session: their other ends replace theirs.
+lease. Or it gets one that works in one direction only. Zenoh identifies a session by a random number, so a new
+session is not affected. Hence every outgoing connection has its own session, which is replaced when for
+`STALE_LEASES` leases nothing has arrived through it from a neighbour that also hears this agent. All incoming
+connections share one session: their other ends replace theirs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
-from vpem.transports.datagrams import Datagram
+from vpem.transports.datagrams import Datagram, Take
 from vpem.transports.memory import keep_memory
 from vpem.transports.wiring import Peer, Tls, Wiring, key, settings
 from vpem.transports.zenoh_log import ZenohLog, without_places, zenoh_log
@@ -44,7 +45,7 @@ ENDING_SECONDS = 5.0
 RENEWING_SECONDS = 15.0
 """Time limit for the replacement of a session: zenoh may take 10 s to close one."""
 STALE_LEASES = 3
-"""Number of leases without a datagram after which an outgoing connection is replaced."""
+"""Number of leases without a link in both directions after which an outgoing connection is replaced."""
 DOUBLE_LEASES = 2
 """Number of leases after which two connections with one certificate are two processes.
 
@@ -93,7 +94,7 @@ class _Line:
 
         self.peer = peer
         self.heard = time.monotonic()
-        """Arrival time of the last datagram; at first, the time at which the line was created."""
+        """Arrival time of the last datagram from a neighbour that hears this agent; at first, the time of creation."""
         self._queue: SimpleQueue[Datagram | None] = SimpleQueue()
         self.n_queued = 0
         self.is_short = False
@@ -116,7 +117,7 @@ class _Line:
         self._sender.start()
         self._receiver: threading.Thread | None = None
 
-    def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
+    def listen(self, take: Take, freed: Callable[[], object]) -> None:
         self._freed = freed
         self._receiver = threading.Thread(
             target=self._receive, args=(take,), name=f"vpem-from-{self.peer}", daemon=True
@@ -161,13 +162,14 @@ class _Line:
                 if is_freed:
                     self._freed()
 
-    def _receive(self, take: Callable[[int, Datagram], object]) -> None:
+    def _receive(self, take: Take) -> None:
         with suppress(Exception):
             for sample in self._subscriber:
-                self.heard = time.monotonic()
                 head = sample.attachment
-                if not self._is_ending and head is not None:
-                    take(self.peer, Datagram(head.to_bytes(), sample.payload.to_bytes()))
+                if self._is_ending or head is None:
+                    continue
+                if take(self.peer, Datagram(head.to_bytes(), sample.payload.to_bytes())):
+                    self.heard = time.monotonic()
 
     def end(self, deadline: float) -> None:
         """Send queued datagrams if there is time. Later arrivals are dropped, as zenoh cannot close with them."""
@@ -285,7 +287,7 @@ class ZenohWire:
     def __init__(self, trunks: list[_Trunk], lease: float, log: ZenohLog):
         self._trunks, self._lease, self._log = trunks, lease, log
         self._lines = {number: line for trunk in trunks for number, line in trunk.lines.items()}
-        self._listening: tuple[Callable[[int, Datagram], object], Callable[[], object]] | None = None
+        self._listening: tuple[Take, Callable[[], object]] | None = None
         self._lock = threading.Lock()
         """Held while trunks are replaced, and while their listeners are set."""
         self._renewals: dict[int, threading.Thread] = {}
@@ -296,7 +298,7 @@ class ZenohWire:
         self._keeper.start()
         atexit.register(self.close)  # an interpreter that exits with threads inside zenoh is aborted
 
-    def listen(self, take: Callable[[int, Datagram], object], freed: Callable[[], object]) -> None:
+    def listen(self, take: Take, freed: Callable[[], object]) -> None:
         """Pass arriving datagrams to `take`, from a thread per neighbour; call `freed` when there is room again."""
         with self._lock:
             self._listening = take, freed
