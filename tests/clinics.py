@@ -83,6 +83,14 @@ salt = "{SALT}"
         columns = {name: [None if np.isnan(one) else one for one in values] for name, values in columns.items()}
         write(path, {"patient": [ids[row] for row in order], **columns})
 
+    def replace(self, X):
+        """Write the parties' tables again, with other values."""
+        self.X = X
+        for place, name in enumerate(NAMES):
+            path = self.folder / name / "table.csv"
+            path.unlink()
+            self.write_table(name, place, path, self.ids, X, np.arange(len(X)))
+
     @property
     def study(self):
         return read_study(self.folder / "study.toml")

@@ -57,13 +57,51 @@ def test_three_parties_find_what_the_simulation_finds(finished):
         assert "<html" in (folder / "report.html").read_text()[:200].lower()
 
 
+GROUPS = np.random.default_rng(1).normal(size=(300, 6)) + 7 * (np.arange(300) % 2)[:, None]
+COPIES = np.tile(GROUPS[:, :2], 3) + 0.1 * np.random.default_rng(2).normal(size=(300, 6))
+IN_ANOTHER_ORDER = np.hstack([GROUPS[:, :4], np.random.default_rng(3).permutation(GROUPS[:, 4:])])
+
+
+@pytest.mark.parametrize(
+    ("links", "network"),
+    [
+        ("star", ""),
+        ("star", 'sum = "exact"'),
+        ("path", 'sum = "consensus"'),
+        ("path", 'sum = "consensus"\nrounds = "auto"'),
+    ],
+)
+@pytest.mark.parametrize(
+    ("X", "expected"),
+    [(GROUPS, {}), (COPIES, dict.fromkeys(NAMES, "dependence")), (IN_ANOTHER_ORDER, {"south": "unrelated"})],
+    ids=["sound", "copies", "another order"],
+)
+def test_parties_find_in_the_sums_what_they_have_to_do_with_the_others(tmp_path, links, network, X, expected):
+    made = Clinics(tmp_path / "clinics", links=links, network=network, n_rows=len(X), starts=1)
+    made.replace(X)
+    fits = made.threads()
+    found = {
+        (name, one.code): one
+        for name in NAMES
+        for one in fits[name].verdict
+        if one.code in ("dependence", "unrelated")
+    }
+    assert set(found) == {(name, code) for name, code in expected.items()}
+    assert {one.severity for one in found.values()} <= {"amber"}
+    for (name, code), one in found.items():
+        if code == "dependence":
+            nats = float(one.sentence.split("about ")[1].split()[0])
+            own, others = (np.isin(np.arange(6) // 2, NAMES.index(name), invert=side) for side in (False, True))
+            R = np.corrcoef((X - 7 * (np.arange(300) % 2)[:, None]).T)
+            parts = (np.linalg.slogdet(R[np.ix_(part, part)])[1] for part in (own, others))
+            assert 1.4 < nats < 0.5 * (sum(parts) - np.linalg.slogdet(R)[1]), "a lower bound"
+            assert "columns of this party depend on those of the others" in one.sentence
+
+
 def test_a_party_finds_codes_in_its_own_columns(tmp_path):
     made = Clinics(tmp_path / "clinics", n_rows=120, starts=1)
     made.X[::12, 3] = 99999.0
-    for place, name in enumerate(NAMES):
-        path = made.folder / name / "table.csv"
-        path.unlink()
-        made.write_table(name, place, path, made.ids, made.X, np.arange(120))
+    made.replace(made.X)
     fits = made.threads()
     found = {name: {one.code: one for one in fits[name].verdict} for name in NAMES}
     codes = {name for name, own in found.items() if "codes" in own}

@@ -1,12 +1,14 @@
 """Links between machines that are cut or slow: network namespaces and veth pairs; skipped where there are none."""
 
 import os
+import signal
 import subprocess
 import time
 
 import pytest
 
-from network.harness import LEASE, Study
+from network.harness import LEASE, STAR, Study
+from network.test_pauses import TREE, table
 
 pytestmark = pytest.mark.network
 
@@ -86,3 +88,22 @@ def test_a_link_may_be_slow(tmp_path):
         assert sent < 20 * n_slow
         assert not study.told(0, "Away"), "slow is not away"
         assert not study.told(1, "Away")
+
+
+@pytest.mark.parametrize(
+    ("links", "n_parties", "sum_", "victim"), [(STAR, 3, "star", 3), (TREE, 4, "tree", 1)], ids=["server", "tree"]
+)
+def test_one_with_several_neighbours_may_stop_for_ten_leases(tmp_path, links, n_parties, sum_, victim):
+    neighbours = [sum(link) - victim for link in links]
+    about = {"components": 4, "init": "random", "max_iter": 8, "secure": True, "X": table(n_parties)}
+    with (
+        Study(tmp_path, links, n_parties=n_parties, adding=sum_, **about) as study,
+        Machines(len(study.numbers)) as machines,
+    ):
+        machines.start(study)
+        study.wait_for_checkpoint(0, 3)
+        study.processes[victim].send_signal(signal.SIGSTOP)
+        time.sleep(10 * LEASE)
+        assert all(study.told(one, "Away") for one in neighbours)
+        study.processes[victim].send_signal(signal.SIGCONT)
+        study.check()

@@ -11,7 +11,9 @@ from clinics import NAMES, PROGRAM, Clinics
 
 
 def test_three_processes_find_the_numbers_of_the_simulation(tmp_path):
-    made = Clinics(tmp_path / "clinics")
+    made = Clinics(tmp_path / "clinics", n_rows=120)
+    repeats = np.random.default_rng(1).normal(size=(120, 4))
+    made.replace(np.hstack([made.X[:, :2], np.tile(made.X[:, :2], 2) + 10 * repeats]))
     command = [*PROGRAM, "study", "up", str(made.folder / "study.toml")]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     text = done.stdout + done.stderr
@@ -24,6 +26,7 @@ def test_three_processes_find_the_numbers_of_the_simulation(tmp_path):
         assert lines[0].startswith(f"{name} in study clinics: waiting for"), text
         assert lines[-1].startswith("results: "), "nothing is lost or out of order at the end"
         folder = made.folder / name / "results"
+        assert "columns of this party depend on those of the others" in (folder / "verdict.json").read_text()
         part = vpem.load(folder / "model.vpem")
         np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], rtol=1e-9)
         np.testing.assert_allclose(part.weights_, expected.weights_, rtol=1e-9)

@@ -18,6 +18,9 @@ overhead."""
 CHUNK_ROWS = 2**15
 """Maximum rows in a chunk, so that a narrow table has enough chunks for several threads."""
 
+MOST_SAMPLED = 4000
+"""Maximum rows in a sample."""
+
 
 class Table(Protocol):
     """Rows that can be read in chunks: an array, a memory map, or a table on disk."""
@@ -89,6 +92,19 @@ class WithoutRows:
         found = np.array(self.table[rows])
         found[self.left_out[rows]] = np.nan
         return found
+
+
+def sampled_rows(rows: slice, n_rows: int) -> slice:
+    """Return the rows of a sample of the whole table that are among some consecutive rows, counted from the first.
+
+    Parameters
+    ----------
+    rows : slice
+    n_rows : int
+        Number of rows of the whole table.
+    """
+    step = max(-(-n_rows // MOST_SAMPLED), 1)
+    return slice(-rows.start % step, rows.stop - rows.start, step)
 
 
 def rows_held(table: Table, columns: NDArray[np.intp]) -> NDArray[np.float64]:

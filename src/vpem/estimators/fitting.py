@@ -303,7 +303,7 @@ class FittingMixture(FittedMixture):
         twins = [(name(one), name(other)) for one, other in facts.twins]
         codes = [own._replace(column=name(own.column)) for own in facts.codes]
         between = facts.dependence
-        if between is not None:
+        if between is not None and between.one:
             between = between._replace(one=name(between.one), other=name(between.other))
         named: Any = {"row_names": [*map(name, facts.row_names)], "codes": codes, "dependence": between}
         return replace(facts, blocks=blocks, twins=twins, **named)

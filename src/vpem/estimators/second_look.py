@@ -24,7 +24,7 @@ from vpem.core.network.parties import Network
 from vpem.core.network.star import ExactSum
 from vpem.core.settings import Settings
 from vpem.estimators.odd_columns import check_columns, standardize
-from vpem.estimators.relations import find_relations
+from vpem.estimators.relations import find_relations, find_relations_in_sums
 from vpem.simulation.channel import Channel
 from vpem.simulation.fit import em
 from vpem.simulation.model import Mixture, MixtureFit, Problem
@@ -128,10 +128,28 @@ def check_sample(sample: Sample) -> dict[str, Any]:
         "fewer_by_icl": sizes.by_icl,
         "lumped": sizes.lumped,
         "start_agreement": tuple(float(adjusted_rand_score(labels, own)) for own in ends),
-        "dependence": relations.dependence,
-        "unrelated": relations.unrelated,
-        "is_structured": relations.is_structured,
+        **relations._asdict(),
     }
+
+
+def check_totals(sample: Sample, totals: Array, *, is_lossy: bool) -> dict[str, Any]:
+    """Return the facts that a party of a study finds in its block and the sums; see `find_relations_in_sums`.
+
+    Parameters
+    ----------
+    sample : Sample
+        The party's block as the only one.
+    totals : array of shape (n_rows, n_components)
+        Sums of all parties' contributions in these rows.
+    is_lossy : bool
+        True for sums of rounded changes.
+    """
+    with one_blas_thread():
+        own, weights = _contribute(sample.X, sample.network, sample.mixture), sample.mixture.weights.mean(axis=0)
+        name, has_heaps = str(sample.network.parties[0]), bool(_find_heaps(sample)[0])
+        about: Any = {"has_heaps": has_heaps, "name": name, "is_lossy": is_lossy}
+        relations = find_relations_in_sums(sample.X, own, totals, weights, **about)
+    return relations._asdict()
 
 
 # The number of components
@@ -271,9 +289,13 @@ def _families(sample: Sample) -> list[str]:
 
 def _respond(X: Array, network: Network, mixture: Mixture) -> tuple[Array, Array]:
     """Responsibilities and log-densities of rows under the assembled model."""
+    return normalize(_contribute(X, network, mixture) + np.log(mixture.weights.mean(axis=0)))
+
+
+def _contribute(X: Array, network: Network, mixture: Mixture) -> Array:
+    """Sums of the blocks' contributions; shape (n_rows, n_components)."""
     weights, columns, density = mixture.weights.mean(axis=0), network.block_columns, mixture.density
     packed = density.pack(mixture.blocks, density.layout(list(map(len, columns)), len(weights)))
     views = np.zeros(len(columns), dtype=np.int64)
     halves = em_pass(packed, np.concatenate(columns), None, np.log(weights)[None], views)
-    sums = np.concatenate([halves.contribute(tile)[0].T for tile in halves.tiles(X, 0)])
-    return normalize(sums + np.log(weights))
+    return np.concatenate([halves.contribute(tile)[0].T for tile in halves.tiles(X, 0)])

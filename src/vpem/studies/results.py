@@ -21,13 +21,14 @@ from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS
 from vpem.core.blocks.overall import column_moments
 from vpem.core.decisions.repair import Repair
+from vpem.core.network.consensus import NEGLIGIBLE_ERROR
 from vpem.core.network.parties import Network, make_network
 from vpem.core.network.traffic import Traffic
-from vpem.core.rows import Table, without_rows
+from vpem.core.rows import Table, sampled_rows, without_rows
 from vpem.estimators import VerticalMixture, judging
 from vpem.estimators.checks import shared_seed
 from vpem.estimators.odd_columns import check_columns
-from vpem.estimators.second_look import MOST_ROWS, some_rows
+from vpem.estimators.second_look import MOST_ROWS, Sample, check_totals, some_rows
 from vpem.files import replacing
 from vpem.model_format import Fixed, HubOf, PartOf
 from vpem.models import save
@@ -231,6 +232,11 @@ def _own_model(study: Study, agent: Agent, local: Local, n_columns: int, n_bytes
     known: Any = {"converged": found.converged, "effective_rows": counts}
     values = local.as_in_table() if pooled is None else pooled
     known |= check_columns(values[some_rows(len(values))], values[:MOST_ROWS], [np.arange(n_columns)], local.families)
+    is_exact = factor is not None and factor <= NEGLIGIBLE_ERROR
+    if is_exact and found.totals is not None:  # with masked sums there are none
+        X = np.array(table[sampled_rows(slice(0, len(table)), len(table))], dtype=np.float64)
+        sample = Sample(X, len(table), own, result.mixture, (), values[:0])
+        known |= check_totals(sample, found.totals, is_lossy=agreement.summation.is_lossy)
     model._facts = replace(facts, error_factor=factor, rounds_needed=needed, **known)
     return model
 

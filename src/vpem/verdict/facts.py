@@ -29,10 +29,10 @@ class DependenceFacts(NamedTuple):
     nats: float
     """Information per row that the model leaves out, computed as for Gaussian columns."""
     correlation: float
-    """Largest correlation between two columns."""
-    one: str
-    """Name of the first of these two columns."""
-    other: str
+    """Largest correlation between two columns. Without their names, that of two columns with this information."""
+    one: str = ""
+    """Name of the first of these two columns; empty if a party has found it, from sums."""
+    other: str = ""
     """Name of the second."""
 
 

@@ -39,6 +39,8 @@ COPIES = 0.97
 """Smallest correlation between two parties' columns, given the component, at which one nearly repeats the other."""
 NATS_LEFT_OUT = 0.5
 """Smallest dependence between parties' columns, given the component, that is reported; in nats per row."""
+NATS_IN_SUMS = 0.2
+"""Smallest dependence that a party reports, which sees a part of it in the sums; in nats per row."""
 MANY_NAMES = 4
 
 
@@ -344,14 +346,22 @@ def codes(facts: Facts) -> list[Finding]:
 def dependence(facts: Facts) -> list[Finding]:
     """Find dependence between parties' columns given the component, which a mixture of blocks leaves out."""
     own = facts.dependence
-    if own is None or (own.nats < NATS_LEFT_OUT and abs(own.correlation) < COPIES):
+    least = NATS_LEFT_OUT if own is not None and own.one else NATS_IN_SUMS
+    if own is None or (own.nats < least and abs(own.correlation) < COPIES):
         return []
     nats = f"{own.nats:.2f}" if own.nats < 10 else f"{own.nats:,.0f}"
-    sentence = (
-        f"Columns of different parties depend on each other within the components: {own.one} and {own.other} by a "
-        f"correlation of {own.correlation:.3f}. The model leaves that out: about {nats} nats per row."
-    )
     remedy = "leave one of the two out, give both to one party, or pool them: hops=1, with a graph that links them"
+    if own.one:
+        sentence = (
+            f"Columns of different parties depend on each other within the components: {own.one} and {own.other} by "
+            f"a correlation of {own.correlation:.3f}. The model leaves that out: about {nats} nats per row."
+        )
+    else:
+        sentence = (
+            "The columns of this party depend on those of the others within the components. The model leaves that "
+            f"out: about {nats} nats per row or more, as of two columns with a correlation of {own.correlation:.2f}."
+        )
+        remedy = f"ask the others for columns that repeat yours; {remedy}"
     if abs(own.correlation) < COPIES:
         return [Finding("dependence", "note", sentence, "")]
     return [Finding("dependence", "amber", f"{sentence} What both say counts twice.", remedy)]

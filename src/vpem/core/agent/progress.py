@@ -113,6 +113,8 @@ class PartyModel:
     """Number of the start that gave this model."""
     repairs: tuple[tuple[int, int, str, str, bool], ...]
     """Fields of `vpem.core.decisions.repair.Repair`, for each repair."""
+    totals: Array | None = None
+    """Shape (n_sampled, n_components): sums of a sample of the rows; see `vpem.core.rows.sampled_rows`."""
 
 
 def party_model(model: Model) -> PartyModel:
@@ -126,6 +128,7 @@ def party_model(model: Model) -> PartyModel:
         converged=model.converged,
         start=model.start,
         repairs=model.repairs,
+        totals=model.totals,
     )
 
 

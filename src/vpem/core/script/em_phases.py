@@ -23,7 +23,7 @@ from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better, is_sharp, n_small_changes
 from vpem.core.network.summation import Shape
 from vpem.core.rooms import room_for
-from vpem.core.rows import row_chunks
+from vpem.core.rows import row_chunks, sampled_rows
 from vpem.core.script.context import Context, LogDensities, Offer, Outcome, StudyError, row_numbers
 from vpem.core.script.state import FORGET, ROLL_BACK, Array, Integers, Model, Parameters, Prediction, Progress, Run
 
@@ -240,9 +240,13 @@ def _respond(context: Context, run: Run, outcome: Outcome) -> Run:
     found = np.add(sums.T, np.log(_weights(run)[0]), out=room_for(*sums.T.shape))
     for chunk in row_chunks(0, len(found), found.shape[1]):
         found[chunk] = normalize(found[chunk])[0]
+    totals = None
+    if not context.summation.is_masked:
+        totals = np.array(sums.T[sampled_rows(rows, context.n_rows)])
     if run.responsibilities is not None:
         found = np.concatenate([run.responsibilities, found])
-    return replace(run, responsibilities=found, visits=run.visits.skip())
+        totals = None if totals is None or run.totals is None else np.concatenate([run.totals, totals])
+    return replace(run, responsibilities=found, totals=totals, visits=run.visits.skip())
 
 
 def _compare(context: Context, run: Run, outcome: Outcome) -> Run:
@@ -307,6 +311,7 @@ def _end_run(context: Context, progress: Progress, error: CollapsedComponentErro
             progress.start,
             repairs,
             run.disagreement,
+            run.totals,
         )
         best = ended if best is None or is_better(agreed, best.agreed) else best
     progress = replace(

@@ -112,6 +112,9 @@ class Run:
     n_retreats: int = 0
     responsibilities: Array | None = None
     """(n_rows, n_components): of the final parameters, as far as they have been found."""
+    totals: Array | None = None
+    """(n_sampled, n_components): sums of a sample of the rows in the last E-step, as `sampled_rows` says; None if
+    they are masked."""
     disagreement: Disagreement | None = None
     """Disagreement of the held roots in the last E-step; None if fresh sums would show it, or it is not known."""
 
@@ -138,6 +141,8 @@ class Model:
     repairs: tuple[tuple[int, int, str, str, bool], ...]
     """The fields of `vpem.core.decisions.repair.Repair`."""
     disagreement: Disagreement | None = None
+    """As of `Run`."""
+    totals: Array | None = None
     """As of `Run`."""
 
 
