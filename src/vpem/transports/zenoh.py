@@ -94,7 +94,7 @@ class _Line:
 
         self.peer = peer
         self.heard = time.monotonic()
-        """Arrival time of the last datagram from a neighbour that hears this agent; at first, the time of creation."""
+        """Time at which the last datagram arrived while the neighbour heard this agent; at first, now."""
         self._queue: SimpleQueue[Datagram | None] = SimpleQueue()
         self.n_queued = 0
         self.is_short = False
