@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 import vpem
-from vpem import Consensus, FitConvergenceWarning, FitWarning, VerticalGaussianMixture
+from vpem import Consensus, FitConvergenceWarning, FitWarning, VerticalGaussianMixture, VerticalMixture
 from vpem.datasets import load_breast_cancer_parties, make_vertical_blobs
 from vpem.verdict import colour
 
@@ -188,6 +188,20 @@ def test_agents_come_to_the_same_verdict():
     assert [finding.code for finding in one.verdict_] == [finding.code for finding in other.verdict_]
     assert len(one._facts.start_bounds) == 3
     assert other._facts.start_bounds == pytest.approx(one._facts.start_bounds, rel=1e-9)
+
+
+@pytest.mark.parametrize("family", ["categorical", "counts", "zeros"])
+def test_tables_without_a_gaussian_column_have_a_verdict(family):
+    rng = np.random.default_rng(0)
+    groups = rng.integers(2, size=(600, 1))
+    X = {
+        "categorical": np.where(rng.random((600, 4)) < 0.1 + 0.8 * groups, "a", "b"),
+        "counts": rng.poisson(2 + 20 * groups, (600, 4)),
+        "zeros": np.where(rng.random((600, 4)) < 0.5, 0.0, np.exp(rng.normal(3.0 * groups, 1.0, (600, 4)))),
+    }[family]
+    model = VerticalMixture(2, partition=[[0, 1], [2, 3]], families=family, random_state=0).fit(X)
+    assert adjusted_rand_score(groups[:, 0], model.predict(X)) > 0.5
+    assert colour(model.verdict_) != "red"
 
 
 def test_names_of_columns_stand_in_the_findings():

@@ -268,13 +268,14 @@ def _falls_apart(found: Array) -> bool:
     return bool(between[is_half].max() > LUMPED * ordered.var())
 
 
-def _gaussian_columns(sample: Sample) -> list[int]:
+def _gaussian_columns(sample: Sample) -> NDArray[np.intp]:
     density, network = sample.mixture.density, sample.network
-    return [
-        int(column)
-        for hub, held in zip(network.named_hubs(), network.block_columns, strict=True)
-        for column in held[density.scaled_columns(len(held), hub.members)]
-    ]
+    return np.concatenate(
+        [
+            held[density.scaled_columns(len(held), hub.members)]
+            for hub, held in zip(network.named_hubs(), network.block_columns, strict=True)
+        ]
+    )
 
 
 def _families(sample: Sample) -> list[str]:
