@@ -1,5 +1,7 @@
 """Tables out as they came in: of the same kind, with ids, names, words and types; also after save and load."""
 
+import operator
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -278,6 +280,38 @@ def test_truth_values_written_as_words_stay_words():
     table["member"] = table["member"].map({True: "true", False: "false"}, na_action="ignore")
     filled = fitted(table).impute(table)
     assert set(filled["member"]) == {"true", "false"}
+
+
+DIGITS = ["0", "1", "2.50", None] * 30
+OF_DIGITS = {
+    "pandas": lambda: pd.DataFrame({"n": DIGITS}),
+    "pandas string": lambda: pd.DataFrame({"n": pd.Series(DIGITS, dtype="string")}),
+    "pandas category": lambda: pd.DataFrame({"n": pd.Series(DIGITS, dtype="category")}),
+    "polars": lambda: pl.DataFrame({"n": DIGITS}),
+    "polars category": lambda: pl.DataFrame({"n": pl.Series(DIGITS, dtype=pl.Categorical)}),
+    "arrow": lambda: pa.table({"n": DIGITS}),
+}
+
+
+@pytest.mark.parametrize("kind", OF_DIGITS)
+def test_words_of_digits_are_imputed_as_the_column_writes_them(kind):
+    """Gaps became 2.0 or "2.0", a category that did not exist; tables of Arrow failed."""
+    table = OF_DIGITS[kind]()
+    found = VerticalMixture(1, families="categorical", random_state=0).fit(table).impute(table)["n"]
+    assert set(found.to_pylist() if kind == "arrow" else found) == {"0", "1", "2.50"}
+    type_of = operator.attrgetter("type" if kind == "arrow" else "dtype")
+    assert type_of(found) == type_of(table["n"])
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
+def test_a_party_that_lacks_rows_gets_words_of_digits(make):
+    shop = make({"id": [*range(110)], "visits": DIGITS[:110]})
+    bank = make({"id": [*range(120)], "income": np.random.default_rng(0).normal(size=120)})
+    families = {"visits": "categorical"}
+    found = VerticalMixture(1, families=families, random_state=0).fit({"shop": shop, "bank": bank}, on="id")
+    visits = found.impute({"shop": shop, "bank": bank})["shop"]["visits"]
+    assert len(visits) == 120
+    assert set(visits.to_pylist() if make is pa.table else visits) == {"0", "1", "2.50"}
 
 
 def test_arrays_are_imputed_and_drawn_as_arrays(tmp_path):

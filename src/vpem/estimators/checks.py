@@ -22,7 +22,7 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators.coding import word_names, words_by_number
 from vpem.estimators.families import said_categories
-from vpem.estimators.frames import collected
+from vpem.estimators.frames import collected, with_nan
 from vpem.estimators.joined import arrange, is_joined
 from vpem.estimators.refusing import refuse_dates, refuse_words
 
@@ -132,7 +132,7 @@ def _read_numbers(estimator: Any, X: Any, *, reset: bool, min_rows: int) -> Tabl
     if not getattr(X, "streams_rows", False):
         table: Table = validate_data(
             estimator,
-            X,
+            with_nan(X),
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
             ensure_min_samples=min_rows,

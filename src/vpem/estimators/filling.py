@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.estimators import frames
-from vpem.estimators.coding import Coding
+from vpem.estimators.coding import Coding, number_name
 
 Array = NDArray[np.float64]
 
@@ -42,9 +43,12 @@ class Filling:
         if own is None:
             own = values.tolist() if words is None else Coding({number: words}).in_words(number, values)
         found, rows = list(own), np.flatnonzero(np.isnan(values))
-        has_texts = any(isinstance(value, str) for value in own)  # the text "true" stays a text, True a boolean
-        show = self.coding.in_words if has_texts else self.coding.in_cells
-        for row, cell in zip(rows.tolist(), show(number, self.expected[rows, number]), strict=True):
+        texts = [value for value in own if isinstance(value, str)]
+        if texts:  # the text "true" stays a text, True a boolean
+            cells = _as_texts(self.coding.in_words(number, self.expected[rows, number]), texts)
+        else:
+            cells = self.coding.in_cells(number, self.expected[rows, number])
+        for row, cell in zip(rows.tolist(), cells, strict=True):
             found[row] = cell.item() if isinstance(cell, np.generic) else cell
         return found
 
@@ -157,6 +161,17 @@ class Deviations(Filling):
 
     def _array(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
         return self._numbers
+
+
+def _as_texts(cells: Any, texts: Sequence[str]) -> list[str]:
+    """Write numbers as texts, as the column's own texts write the same numbers; words stay as they are."""
+    if not isinstance(cells, np.ndarray):
+        return list(cells)
+    spelt: dict[float, str] = {}
+    for text in texts:
+        with suppress(ValueError):
+            spelt.setdefault(float(text), text)
+    return [spelt.get(cell) or number_name(cell) for cell in cells.tolist()]
 
 
 def id_columns(on: Sequence[str], ids: Sequence[Any]) -> dict[str, list[Any]]:

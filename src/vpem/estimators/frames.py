@@ -35,6 +35,14 @@ def collected(X: Any) -> Any:
     return X.collect() if is_lazy else X
 
 
+def with_nan(X: Any) -> Any:
+    """Return a pandas data frame with NaN in place of NA among texts, which numpy cannot read as a number."""
+    dtypes = X.dtypes if kind_of(X) == "pandas" else ()
+    columns = {n: X.iloc[:, n].astype(object) for n, dtype in enumerate(dtypes) if str(dtype) == "string"}
+    found = {n: column.where(column.notna(), float("nan")) for n, column in columns.items()}
+    return replace_columns(X, "pandas", found) if found else X
+
+
 def make_frame(columns: Mapping[str, Any], kind: str = OTHER) -> Any:
     """Make a table of the given kind from columns.
 
