@@ -298,7 +298,8 @@ def _residual_dependence(
     nats = measure(correlations, columns) - chance
     if nats <= chance:
         return None
-    between = np.abs(correlations) * columns.is_between
+    # Columns that repeat each other have correlations of 1 up to rounding: the first pair, whatever the processor.
+    between = np.round(np.abs(correlations), 6) * columns.is_between
     one, other = sorted(map(int, np.unravel_index(between.argmax(), between.shape)))
     pair = str(columns.numbers[one]), str(columns.numbers[other])
     return DependenceFacts(nats, float(correlations[one, other]), *pair)
