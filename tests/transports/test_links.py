@@ -1,5 +1,6 @@
 """Links over a wire that loses, repeats, delays, reorders and damages datagrams, and whose ends are started again."""
 
+import itertools
 import random
 
 import msgspec
@@ -262,6 +263,25 @@ def test_silence_ends_a_link_at_both_ends():
     assert all(end.segment for end in world.ends)
     world.pass_time(max(heard) + LEASE - world.now + 1e-6)
     assert not any(end.segment for end in world.ends)
+
+
+def test_an_end_that_is_not_heard_notices_though_hellos_arrive():
+    """A server that had been suspended knew a party's nonce, but got nothing more: its hellos kept the link up."""
+    numbers, now, events = itertools.count(1), 0.0, []
+    party, server = (
+        Link(Hello(name=name, number=0), lambda _: None, nonce=lambda: next(numbers), lease=LEASE, now=now)
+        for name in ("party", "server")
+    )
+    for datagram in party.outgoing(now, ROOM):
+        server.take(datagram, now)
+    while now < 5 * LEASE:
+        now += LEASE / 32
+        for datagram in server.outgoing(now, ROOM):
+            events += party.take(datagram, now)
+        events += party.tick(now)
+        party.outgoing(now, ROOM)  # is lost
+    assert [type(event) for event in events if isinstance(event, Up | Down)] == [Up, Down]
+    assert not party.is_up
 
 
 def test_nothing_is_sent_again_because_it_is_slow():

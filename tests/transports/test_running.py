@@ -9,7 +9,7 @@ from vpem.privacy.matching import Matching
 from vpem.privacy.parcels import Agents, Frame
 from vpem.studies.ledger import Ledger
 from vpem.studies.matching import MatchSession
-from vpem.transports.outcomes import Progress, Wrong
+from vpem.transports.outcomes import Away, Progress, Wrong
 from vpem.transports.running import Hello, run
 
 NAMES = ("north", "east")
@@ -17,20 +17,21 @@ SECONDS = 60
 
 
 class MemoryWire:
-    """One end of a link between two threads."""
+    """An agent's ends of links between threads."""
 
-    def __init__(self, peer):
-        self.peer, self.other, self.inbox = peer, None, SimpleQueue()
+    def __init__(self):
+        self.others, self.inbox = {}, SimpleQueue()
 
     def listen(self, take, _):
         threading.Thread(target=self._carry, args=(take,), daemon=True).start()
 
     def _carry(self, take):
-        while (datagram := self.inbox.get()) is not None:
-            take(self.peer, datagram)
+        while (arrived := self.inbox.get()) is not None:
+            take(*arrived)
 
-    def send(self, _, datagram, *, may_wait=False):
-        self.other.inbox.put(datagram._replace(content=bytes(datagram.content)))
+    def send(self, peer, datagram, *, may_wait=False):
+        wire, number = self.others[peer]
+        wire.inbox.put((number, datagram._replace(content=bytes(datagram.content))))
 
     def room(self, _):
         return 2**20
@@ -39,32 +40,48 @@ class MemoryWire:
         return []
 
 
-def sessions():
-    agents = Agents(NAMES, ((0, 1),), (0, 1), 0, "inner", "a study")
-    ids = [spell([(key,) for key in keys], "text").spelled for keys in ([1, 2, 3], [2, 3, 4])]
-    return [MatchSession(Matching(number, agents, ids[number], b"salt"), Ledger(NAMES)) for number in (0, 1)]
+class BlockedWire(MemoryWire):
+    """Sends to one neighbour block for some leases, once there is a link."""
+
+    def __init__(self, peer, seconds):
+        super().__init__()
+        self.peer, self.seconds = peer, seconds
+
+    def send(self, peer, datagram, *, may_wait=False):
+        if may_wait and peer == self.peer:
+            seconds, self.seconds = self.seconds, 0.0
+            time.sleep(seconds)
+        super().send(peer, datagram)
 
 
-def run_all(found, purposes=("match", "match")):
-    """Outcomes of both, and what was told."""
-    wires, outcomes, told = [MemoryWire(1), MemoryWire(0)], {}, []
-    wires[0].other, wires[1].other = wires[1], wires[0]
+def sessions(names=NAMES):
+    links = tuple((0, number) for number in range(1, len(names)))
+    agents = Agents(names, links, tuple(range(len(names))), 0, "inner", "a study")
+    ids = [spell([(key,) for key in range(number, number + 3)], "text").spelled for number in range(len(names))]
+    return [MatchSession(Matching(number, agents, own, b"salt"), Ledger(names)) for number, own in enumerate(ids)]
+
+
+def run_all(found, purposes=("match", "match"), names=NAMES, first=None, lease=1.0):
+    """Outcomes of all, and what was told. The first agent is linked with all others."""
+    wires, outcomes, told = [first or MemoryWire(), *(MemoryWire() for _ in found[1:])], {}, []
+    for number, wire in enumerate(wires[1:], 1):
+        wire.others[0], wires[0].others[number] = (wires[0], number), (wire, 0)
     end = time.monotonic() + SECONDS
 
     def serve(number):
         outcomes[number] = run(
             found[number],
             wires[number],
-            Hello(name=NAMES[number], number=number, purpose=purposes[number]),
-            names=dict(enumerate(NAMES)),
+            Hello(name=names[number], number=number, purpose=purposes[number]),
+            names=dict(enumerate(names)),
             patience=SECONDS,
-            lease=1.0,
+            lease=lease,
             watch=told.append,
-            stop=lambda: time.monotonic() > end or (len(outcomes) > 0 and purposes[0] != purposes[1]),
+            stop=lambda: time.monotonic() > end or (len(outcomes) > 0 and len(set(purposes)) > 1),
             follow=found[number].matching.follow,
         )
 
-    threads = [threading.Thread(target=serve, args=(number,)) for number in (0, 1)]
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(len(found))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -72,6 +89,16 @@ def run_all(found, purposes=("match", "match")):
     for wire in wires:
         wire.inbox.put(None)
     return outcomes, told
+
+
+def test_a_neighbour_to_which_sending_blocks_does_not_end_the_links_of_others():
+    names = ("south", "north", "east")
+    outcomes, told = run_all(sessions(names), ("match",) * 3, names, first=BlockedWire(1, 5.0), lease=2.0)
+    assert {outcome.kind for outcome in outcomes.values()} == {"finished"}
+    away = [one.name for one in told if isinstance(one, Away)]
+    assert away
+    assert set(away) <= {"south", "north"}, "both ends of the blocked link"
+    assert away.count("south") == 1, "east heard it all the time"
 
 
 def test_a_frame_that_is_refused_by_its_first_bytes_ends_the_link_which_begins_again():

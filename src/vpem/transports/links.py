@@ -11,7 +11,7 @@ No socket, thread or clock: the time is an argument. Datagrams and frames go in;
 - Pieces are small at first, so that each is acknowledged well within a lease even on a slow line shared with others.
   They become larger once the other end has acknowledged pieces that arrived quickly.
 - A sender stops when `WINDOW_BYTES` bytes are not yet consumed. If it does not, the receiver ends the link.
-- An end that receives nothing for a lease ends the link.
+- An end that receives nothing but hellos for a lease ends the link: the other end may not hear it.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class Link:
         self.n_dropped = 0
         """Number of datagrams dropped: garbage, late ones, and those of other links."""
         self.heard = now
-        """Arrival time of the last datagram of this link."""
+        """Time at which the link began, or of the last later datagram from an end that has it up."""
         self._greeted_at = now - lease
         self._past: deque[int] = deque(maxlen=PAST_NONCES)
         self._begin(now)
@@ -278,7 +278,8 @@ class Link:
         if not self._other or (header.own, header.other) != (self._other, self._own):
             self.n_dropped += header.kind != HELLO
             return events
-        self.heard = now
+        if not self.is_up or header.kind != HELLO:  # an end that still sends hellos may not hear this one
+            self.heard = now
         if not self.is_up:
             self.is_up, self._status_at = True, now
             self.life += 1

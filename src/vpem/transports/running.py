@@ -145,8 +145,8 @@ class _Running:
         self.lock, self.watching = threading.RLock(), threading.Lock()
         self.wake = threading.Event()
         """Set when the timers' thread has to check the links early."""
-        self.busy: set[int] = set()
-        """Neighbours to which the session's thread is sending."""
+        self.busy: int | None = None
+        """Neighbour to which the session's thread is sending."""
         self.inbox: SimpleQueue[tuple[int, int, Event] | BaseException] = SimpleQueue()
         """Events of links for the session, with the peer and the link's life, and errors of other threads."""
         self.hellos: dict[int, Hello] = {}
@@ -228,7 +228,7 @@ class _Running:
     def _pump(self, now: float, peers: Iterable[int]) -> None:
         """Queue the datagrams that are ready to send. The caller holds the lock."""
         for peer in peers:
-            if peer not in self.busy:
+            if peer != self.busy:
                 for datagram in self._outgoing(peer, now):
                     self.wire.send(peer, datagram)
 
@@ -392,12 +392,13 @@ class _Running:
             return
         now = time.monotonic()
         told: list[Told] = []
+        receivers: set[int] = set()
         with self.lock:
             for frame in frames:
                 link = self.links.get(frame.receiver)
                 if link is not None and link.is_up and link.life == self.lives.get(frame.receiver):
                     link.send(frame.content)
-                    self.busy.add(frame.receiver)
+                    receivers.add(frame.receiver)
             for peer in unwanted:
                 link, life = self.links[peer], self.lives[peer]
                 self.lives[peer] = -1
@@ -405,18 +406,24 @@ class _Running:
                 if link.is_up and link.life == life:
                     told += self._note(peer, link.end("it sent what it must not", now, pause=self.lease / 4), now)
                     self._pump(now, [peer])
-        self._hand_over()
+        self._hand_over(receivers)
         self._tell(told)
 
-    def _hand_over(self) -> None:
-        """Send the datagrams for the busy neighbours until no more are ready."""
-        while self.busy:
-            with self.lock:
-                now = time.monotonic()
-                ready = [(peer, datagram) for peer in self.busy for datagram in self._outgoing(peer, now)]
-                self.busy = {peer for peer, _ in ready}
-            for peer, datagram in ready:
-                self.wire.send(peer, datagram, may_wait=True)
+    def _hand_over(self, receivers: set[int]) -> None:
+        """Send the datagrams for these neighbours, in turn, until no more are ready.
+
+        Sending may block. Meanwhile the other threads serve all neighbours but this one.
+        """
+        while receivers:
+            for peer in sorted(receivers):
+                with self.lock:
+                    self.busy = peer
+                    ready = self._outgoing(peer, time.monotonic())
+                for datagram in ready:
+                    self.wire.send(peer, datagram, may_wait=True)
+                self.busy = None
+                if not ready:
+                    receivers.discard(peer)
 
     def _after_event(self) -> None:
         """Report progress, and end the run if it is over."""
