@@ -23,7 +23,7 @@ MODULES = ["vpem", *(module.name for module in pkgutil.walk_packages(vpem.__path
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name):
-    if name == "vpem.studies.flower_apps":
+    if name == "vpem.flower.apps":
         pytest.importorskip("flwr", reason="no flwr: pip install 'vpem[flower]' to test studies on Flower")
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 

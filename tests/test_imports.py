@@ -48,6 +48,7 @@ MAY_IMPORT = {
         *("core", "datasets", "estimators", "files", "model_format", "models", "overlap", "planning", "privacy"),
         *("reading", "report", "simulation", "tables", "transports", "verdict", "words"),
     },
+    "flower": {"core", "files", "planning", "privacy", "studies", "transports", "words"},
     "demo": {"", "datasets", "figures", "metrics"},
 }
 MAY_IMPORT_EVERYTHING = {"", "cli"}

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models, found_in
-from vpem.studies.flower_files import write_app
+from vpem.flower.app_folder import write_app
 from vpem.studies.writing import server_text
 
 pytest.importorskip("flwr", reason="no flwr: pip install 'vpem[flower]' to test studies on Flower")

@@ -3,8 +3,8 @@
 import pytest
 
 from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models
-from vpem.studies.flower_files import write_app
-from vpem.studies.flower_server import most_questions
+from vpem.flower.app_folder import write_app
+from vpem.flower.server import most_questions
 
 pytest.importorskip("flwr", reason="no flwr: pip install 'vpem[flower]' to test studies on Flower")
 pytest.importorskip("ray", reason="no ray: pip install 'vpem[flower]' to test studies in Flower's simulation")

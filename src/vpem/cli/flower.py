@@ -14,11 +14,6 @@ flower = typer.Typer(
 )
 app.add_typer(flower, name="flower")
 
-ROUND = 9.0
-"""Measured duration of a question on a federation, in seconds."""
-ROWS = 1000
-"""Assumed number of rows; apart from a few at the start, the number of questions does not depend on it."""
-
 
 @flower.command()
 @plainly
@@ -37,9 +32,8 @@ def init(
     Where the file says nothing else, the study gets what takes few rounds: one start from labels (random under masks)
     and squarem. All parties use the copy of study.toml that is in the app's folder.
     """
-    from vpem.studies.flower_files import write_app
-    from vpem.studies.flower_server import most_questions
-    from vpem.words import as_time
+    from vpem.flower.app_folder import write_app
+    from vpem.flower.server import most_time
 
     found = write_app(study, folder)
     if keys:
@@ -48,10 +42,6 @@ def init(
 
         made = make_keys(read_study(study), find_files(found, study.resolve().parent))
         say(f"keys made for {', '.join(made) or 'no one, as all have some'}, by an authority of this try alone")
-    most = most_questions(found, ROWS)
     say(f"an app for Flower: {folder}; how to run it is in {folder / 'README.md'}")
     say(f"for all parties: {folder / 'study.toml'}; send the same copy to each")
-    say(
-        f"at most {most} questions to all parties, of about {ROUND:g} s each on a federation: "
-        f"{as_time(most * ROUND)}; the run itself measures them, and says how long it will take"
-    )
+    say(most_time(found))

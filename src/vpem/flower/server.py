@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vpem.core.network.parties import SERVER, make_network
+from vpem.flower.client import FIT, MATCH, Config, hello_of_match, needs_keys, read_config, tell_progress
+from vpem.flower.turns import Answer, Failed, Question, Stopped, drive, open_run
 from vpem.planning.planner import Study as Planned
 from vpem.planning.planner import fit_exchanges
 from vpem.studies.fields import StudyFileError
-from vpem.studies.flower_party import FIT, MATCH, Config, hello_of_match, needs_keys, read_config, tell_progress
 from vpem.studies.folder import open_folder
 from vpem.studies.joining import LOG, restore
 from vpem.studies.ledger import Ledger
@@ -22,10 +23,14 @@ from vpem.studies.private import PartyFile, read_party
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note
-from vpem.transports.flower import Answer, Failed, Question, Stopped, drive, open_run
 from vpem.transports.outcomes import Here, Outcome, Progress
 from vpem.transports.session import Session
 from vpem.words import as_count, as_time
+
+ROUND = 9.0
+"""Measured duration of a question on a federation, in seconds."""
+ROWS = 1000
+"""Assumed number of rows; apart from a few at the start, the number of questions does not depend on it."""
 
 
 class Platform(Protocol):
@@ -185,6 +190,15 @@ def most_questions(study: Study, n_rows: int, kmeans_iterations: int = 60) -> in
     )
     parts = fit_exchanges(study.summation, network, planned, asked.max_iter, kmeans_iterations)
     return 2 + parts.total()
+
+
+def most_time(study: Study) -> str:
+    """Describe the largest number of questions of a fit, and their time on a federation."""
+    most = most_questions(study, ROWS)
+    return (
+        f"at most {most} questions to all parties, of about {ROUND:g} s each on a federation: "
+        f"{as_time(most * ROUND)}; the run itself measures them, and says how long it will take"
+    )
 
 
 def expected_time(study: Study, n_rows: int, seconds: float, done: int = 1) -> str:

@@ -64,7 +64,7 @@ def write_app(path: str | os.PathLike[str], folder: Path) -> Study:
 
 MODULE = '''"""The parts of a study on Flower; pyproject.toml names them."""
 
-from vpem.studies.flower_apps import client, server
+from vpem.flower.apps import client, server
 
 __all__ = ["client", "server"]
 '''

@@ -1,4 +1,4 @@
-"""A study's server and parties as Flower apps. No other file imports Flower.
+"""A study's server and parties as Flower apps. No other module imports Flower.
 
 The folder that `vpem flower init` writes names `server` and `client` as its components.
 """
@@ -15,9 +15,9 @@ from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDi
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from vpem.studies.flower_party import read_config, take_question
-from vpem.studies.flower_server import serve
-from vpem.transports.flower import Answer, Question, Stopped, pack, unpack
+from vpem.flower.client import read_config, take_question
+from vpem.flower.server import serve
+from vpem.flower.turns import Answer, Question, Stopped, pack, unpack
 
 RECORD, CONTENT = "vpem", "content"
 PAUSE, LONGEST_PAUSE = 0.05, 1.0

@@ -6,9 +6,9 @@ from studies import bits, make_study, run
 from vpem.agents import Session
 from vpem.core.network.differences import Differences
 from vpem.core.network.star import Star
+from vpem.flower.turns import Answer, Question, Stopped, answer, drive, find_parties, open_run, pack, unpack
 from vpem.privacy.masks import Masked
 from vpem.transports.datagrams import Hello
-from vpem.transports.flower import Answer, Question, Stopped, answer, drive, find_parties, open_run, pack, unpack
 
 STARS = {
     "random": {"init_params": "random", "max_iter": 3},

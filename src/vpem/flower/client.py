@@ -18,6 +18,7 @@ import msgspec
 
 from vpem.core.network.parties import SERVER
 from vpem.files import replacing
+from vpem.flower.turns import Answer, Question, Stopped, answer, pack, unpack
 from vpem.privacy.pausing import pause, resume
 from vpem.privacy.sealing import SealError, close_box, open_box
 from vpem.studies.fields import StudyFileError
@@ -33,7 +34,6 @@ from vpem.studies.shared import Study
 from vpem.studies.shared_file import read_study
 from vpem.studies.telling import Journal, Lines, Note
 from vpem.transports.datagrams import Hello
-from vpem.transports.flower import Answer, Question, Stopped, answer, pack, unpack
 from vpem.transports.outcomes import progress_of
 from vpem.transports.session import Session
 

@@ -11,12 +11,12 @@ import pytest
 from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, Unmatched, check_models, found_in
 from joining.test_matched import SURE, compare
 from vpem.cli.app import app
+from vpem.flower.app_folder import write_app
+from vpem.flower.client import Kept, take_question
+from vpem.flower.server import expected_time, most_questions, serve
+from vpem.flower.turns import Answer, Failed, Stopped, pack, unpack
 from vpem.privacy.keys import Keys
-from vpem.studies.flower_files import write_app
-from vpem.studies.flower_party import Kept, take_question
-from vpem.studies.flower_server import expected_time, most_questions, serve
 from vpem.studies.shared_file import read_study
-from vpem.transports.flower import Answer, Failed, Stopped, pack, unpack
 
 RUNS = itertools.count(1)
 PLAIN = 'init = "labels"\ntol = 1e-6\naccelerate = "squarem"'

@@ -1,0 +1,1 @@
+"""Studies on Flower: everything that knows that platform. Only `apps` imports it."""
