@@ -31,7 +31,7 @@ def neighbours_of(number):
 
 def make_wiring(number, ports, folder):
     """The wiring of one process; with certificates in a folder, if there is one."""
-    from vpem.transports.zenoh import Peer, Tls, Wiring
+    from vpem.transports.wiring import Peer, Tls, Wiring
 
     peers = tuple(
         Peer(
@@ -83,7 +83,7 @@ def over_zenoh(number, ports, folder, content, n_rounds, barrier):
 
     import zenoh
 
-    from vpem.transports.wiring import key, settings
+    from vpem.transports.zenoh_config import key, settings
 
     config = zenoh.Config()
     chosen = settings(make_wiring(number, ports, folder))
@@ -175,14 +175,15 @@ class Ring:
 
 def over_links(number, ports, folder, content, n_rounds, barrier):
     """A whole run over links, with a session that only counts, and keeps rooms for frames as an agent does."""
+    from vpem.cli.process import own_process
     from vpem.core.rooms import keep_rooms
     from vpem.transports.running import Hello, run
-    from vpem.transports.zenoh import open_wire
+    from vpem.transports.wiring import open_wire
 
     barrier.wait()
     ring = Ring(number, content, n_rounds + 5, barrier)
     keep_rooms(ring)
-    with open_wire(make_wiring(number, ports, folder)) as wire:
+    with own_process(), open_wire(make_wiring(number, ports, folder)) as wire:
         names = {one: str(one) for one in range(N)}
         outcome = run(ring, wire, Hello(name=str(number), number=number), names=names, patience=60.0, lease=10.0)
     assert outcome.kind == "finished", outcome

@@ -13,9 +13,10 @@ import numpy as np
 
 from vpem import Consensus, Differences, Gaussian, Star, Tree
 from vpem.agents import Agent, Agreement, Session, Settings
+from vpem.cli.process import own_process
 from vpem.studies.folder import Belongs, Checkpoints
 from vpem.transports.running import Hello, run
-from vpem.transports.zenoh import Peer, Tls, Wiring, open_wire
+from vpem.transports.wiring import Peer, Tls, Wiring, open_wire
 
 SUMS = {
     "consensus": Consensus(4),
@@ -100,7 +101,7 @@ def main(path, number, changes):
         order=None if X is None else "same",
         **study.get("hello", {}),
     )
-    with open_wire(make_wiring(study, number, neighbours)) as wire:
+    with own_process(), open_wire(make_wiring(study, number, neighbours)) as wire:
         outcome = run(
             session,
             wire,

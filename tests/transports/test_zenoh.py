@@ -8,8 +8,9 @@ import pytest
 
 from network.harness import free_ports
 from vpem.transports.datagrams import PIECE_BYTES, Datagram
-from vpem.transports.wiring import Peer, Tls, Wiring, access_control, settings
+from vpem.transports.wiring import Peer, Tls, Wiring
 from vpem.transports.zenoh import QUEUE_BYTES, STALE_LEASES, open_wire
+from vpem.transports.zenoh_config import access_control, settings
 from vpem.transports.zenoh_log import _LINE, _problem
 
 TLS = Tls(ca=Path("ca"), certificate=Path("certificate"), key=Path("key"))

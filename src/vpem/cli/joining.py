@@ -59,11 +59,12 @@ def join(
     Ctrl-C ends it; the same command goes on. Exit codes: 0 done, 1 error, 3 verdict red (--strict), 4 a party stayed
     away, 5 refused, 130 interrupted.
     """
+    from vpem.cli.process import own_process
     from vpem.studies.joining import StudyEnded
     from vpem.studies.joining import join as take_part
 
     check_seat(party, server=server)
-    with stopping() as stop, watching() as tell:
+    with own_process(), stopping() as stop, watching() as tell:
         try:
             about: Any = {"insecure": insecure, "without": without, "fresh": fresh, "log": log}
             fit = take_part(study, party, families=said_families(family), progress=tell, stop=stop, **about)
@@ -184,6 +185,7 @@ def predict_together(
     family: list[str],
 ) -> None:
     """Run `vpem predict` as one party of a study."""
+    from vpem.cli.process import own_process
     from vpem.studies.joining import StudyEnded
     from vpem.studies.predicting import predict
     from vpem.studies.results import write_rows
@@ -191,7 +193,7 @@ def predict_together(
     check_seat(party, server=server)
     if len(tables) > 1 or (not tables and not server):
         raise ValueError(f"expected one table of new rows for a party of a study, got {len(tables)}")
-    with stopping() as stop, watching() as tell:
+    with own_process(), stopping() as stop, watching() as tell:
         try:
             new = tables[0] if tables else None
             about: Any = {"n_rows": n_rows, "insecure": insecure, "without": without}

@@ -44,11 +44,12 @@ def match(
     The study says `match = "inner"` or `"outer"` in its `[rows]`.
     Example: `vpem match study.toml --party clinic.toml`
     """
+    from vpem.cli.process import own_process
     from vpem.studies.joining import StudyEnded
     from vpem.studies.joining import match as take_part
 
     check_seat(party, server=server)
-    with stopping() as stop, watching() as tell:
+    with own_process(), stopping() as stop, watching() as tell:
         try:
             found = take_part(study, party, fresh=fresh, families=said_families(family), progress=tell, stop=stop)
         except StudyEnded as ended:

@@ -31,7 +31,7 @@ from vpem.studies.telling import Journal, Lines, Note, Tokens
 from vpem.transports.outcomes import Outcome
 from vpem.transports.running import Hello, run
 from vpem.transports.session import Session
-from vpem.transports.zenoh import open_wire
+from vpem.transports.wiring import open_wire
 
 FINISHED, LOG = "finished", "log.jsonl"
 
@@ -79,7 +79,9 @@ def join(
 ) -> PartyFit | None:
     """Take part in a study as one party, or as the server of a star, until all parties are done.
 
-    The same call resumes an interrupted study. The party's file names the folder of results and state.
+    The same call resumes an interrupted study. The party's file names the folder of results and state. Zenoh writes
+    why TLS refuses a certificate to the standard output only, which this function leaves alone: the program
+    `vpem join` reports it.
 
     Parameters
     ----------

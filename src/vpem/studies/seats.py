@@ -24,7 +24,7 @@ from vpem.studies.rows import PartyRows, read_rows
 from vpem.studies.shared import AUTO, Study
 from vpem.studies.shared_file import read_study
 from vpem.transports.running import Hello
-from vpem.transports.zenoh import Peer, Tls, Wiring
+from vpem.transports.wiring import Peer, Tls, Wiring
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

@@ -17,46 +17,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from vpem.core.rooms import bytes_for
-from vpem.transports.datagrams import Datagram, Hello, Status, Take, mismatch, steps_ahead
+from vpem.transports.datagrams import Datagram, Hello, Status, mismatch, steps_ahead
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
 from vpem.transports.outcomes import Away, Here, Outcome, Progress, Told, Wrong, progress_of
 from vpem.transports.presence import Awaited, Presence
 from vpem.transports.reminders import Repeats, Waits
 from vpem.transports.session import Frame, Session
+from vpem.transports.wiring import Wire
 
-__all__ = ["Hello", "Wire", "run"]
+__all__ = ["Hello", "run"]
 
 TICKS = 16
 """Number of timer checks per lease."""
 MOMENT = 0.005
 """Minimum number of seconds between two checks."""
-
-
-class Wire(Protocol):
-    """Best-effort carrier of datagrams between linked agents: datagrams sent during an interruption are lost."""
-
-    def listen(self, take: Take, freed: Callable[[], object]) -> None:
-        """Pass all datagrams that arrive from now on to `take`. Call this once.
-
-        Threads of the wire call `take`, in order for each neighbour. It returns False if the neighbour does not hear
-        this agent, so that the wire may have to connect again. The threads call `freed` when a neighbour's queue that
-        was full has room again.
-        """
-
-    def send(self, peer: int, datagram: Datagram, *, may_wait: bool = False) -> None:
-        """Queue a datagram, or send it at once if the call may block for a moment and nothing is queued."""
-
-    def room(self, peer: int) -> int:
-        """Return the number of further bytes to a neighbour that are worth queueing now."""
-
-    def problems(self) -> list[str]:
-        """Return the refusals and other problems since the last call, in words."""
-
-    def close(self) -> None:
-        """Close the wire. Queued datagrams are sent first, if that takes no longer than a moment."""
 
 
 def run(

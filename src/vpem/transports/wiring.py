@@ -1,21 +1,24 @@
-"""Links of an agent, and the zenoh configuration that follows from them.
+"""Wires between the agents of a study: what a wire is told and what it does, whatever carries its datagrams.
 
-With TLS both ends present certificates, and access control lets an agent publish under its own number only. The
-common name of its certificate identifies the agent, not the name of its machine.
+With TLS both ends present certificates. The common name of its certificate identifies an agent, not the name of its
+machine. A new kind of wire is one file, and one line in `WIRES`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-from vpem.transports.datagrams import HEADER_BYTES, PIECE_BYTES
+from vpem.transports.datagrams import Datagram, Take
 
+WIRES = {"zenoh": "vpem.transports.zenoh"}
+"""Module of each kind of wire; its function `open_wire` takes a `Wiring`."""
 STUDY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/:\[\]#?]+):([0-9]{1,5})")
-MOST_MESSAGE_BYTES = 2 * (PIECE_BYTES + HEADER_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,81 +101,31 @@ class Wiring:
             raise ValueError(f"expected a different certificate's name for each neighbour, got {names}")
 
 
-def settings(wiring: Wiring) -> dict[str, Any]:
-    """Return zenoh's configuration, by path."""
-    scheme = "tcp" if wiring.tls is None else "tls"
-    milliseconds = max(int(wiring.lease * 1000), 1)
-    found: dict[str, Any] = {
-        "mode": "peer",
-        "listen/endpoints": [] if wiring.listen is None else [f"{scheme}/{wiring.listen}"],
-        "connect/endpoints": [f"{scheme}/{peer.address}" for peer in wiring.peers if peer.connect],
-        "connect/timeout_ms": -1,
-        "connect/exit_on_failure": False,
-        "connect/retry": {
-            "period_init_ms": min(100, milliseconds),
-            "period_max_ms": min(1000, milliseconds),
-            "period_increase_factor": 1.5,
-        },
-        "scouting/delay": 0,
-        "open/return_conditions/connect_scouted": False,
-        "scouting/multicast/enabled": False,
-        "scouting/gossip/enabled": False,
-        "transport/shared_memory/enabled": False,
-        "transport/link/protocols": [scheme],
-        "transport/link/tx/lease": milliseconds,
-        # In microseconds: after this time a datagram that finds no room closes the connection. A slow line needs less
-        # for a piece. A connection that is not read at the other end must not delay the next one for long.
-        "transport/link/tx/queue/congestion_control/block/wait_before_close": 2 * 1000 * milliseconds,
-        "transport/link/rx/max_message_size": MOST_MESSAGE_BYTES,
-        # Connections that never identify themselves must not keep others out.
-        "transport/unicast/accept_pending": 1000,
-        "transport/unicast/accept_timeout": min(5000, 2 * milliseconds),
-    }
-    if wiring.tls is not None:
-        ca, certificate, key = (str(path) for path in (wiring.tls.ca, wiring.tls.certificate, wiring.tls.key))
-        found["transport/link/tls"] = {
-            "root_ca_certificate": ca,
-            "listen_private_key": key,
-            "listen_certificate": certificate,
-            "connect_private_key": key,
-            "connect_certificate": certificate,
-            "enable_mtls": True,
-            "verify_name_on_connect": False,  # access control checks the certificate's own name
-            "close_link_on_expiration": True,
-        }
-        found["access_control"] = access_control(wiring)
-    return found
+class Wire(Protocol):
+    """Best-effort carrier of datagrams between linked agents: datagrams sent during an interruption are lost."""
+
+    def listen(self, take: Take, freed: Callable[[], object]) -> None:
+        """Pass all datagrams that arrive from now on to `take`. Call this once.
+
+        Threads of the wire call `take`, in order for each neighbour. It returns False if the neighbour does not hear
+        this agent, so that the wire may have to connect again. The threads call `freed` when a neighbour's queue that
+        was full has room again.
+        """
+
+    def send(self, peer: int, datagram: Datagram, *, may_wait: bool = False) -> None:
+        """Queue a datagram, or send it at once if the call may block for a moment and nothing is queued."""
+
+    def room(self, peer: int) -> int:
+        """Return the number of further bytes to a neighbour that are worth queueing now."""
+
+    def problems(self) -> list[str]:
+        """Return the refusals and other problems since the last call, in words."""
+
+    def close(self) -> None:
+        """Close the wire. Queued datagrams are sent first, if that takes no longer than a moment."""
 
 
-def access_control(wiring: Wiring) -> dict[str, Any]:
-    """Return the access rules: each neighbour may publish and subscribe only on its own two keys."""
-    rules, subjects, policies = [], [], []
-    for peer in wiring.peers:
-        ours, theirs = key(wiring.study, wiring.number, peer.number), key(wiring.study, peer.number, wiring.number)
-        for flow, put, subscribe in (("ingress", theirs, ours), ("egress", ours, theirs)):
-            for message, where in (("put", put), ("declare_subscriber", subscribe)):
-                rules.append(
-                    {
-                        "id": f"{message} {flow} {peer.number}",
-                        "permission": "allow",
-                        "flows": [flow],
-                        "messages": [message],
-                        "key_exprs": [where],
-                    }
-                )
-        subjects.append({"id": f"agent {peer.number}", "cert_common_names": [peer.certificate]})
-        policies.append(
-            {"rules": [rule["id"] for rule in rules[-4:]], "subjects": [f"agent {peer.number}"]},
-        )
-    return {
-        "enabled": True,
-        "default_permission": "deny",
-        "rules": rules,
-        "subjects": subjects,
-        "policies": policies,
-    }
-
-
-def key(study: str, sender: int, receiver: int) -> str:
-    """Return the key under which one agent publishes for another."""
-    return f"vpem/{study}/{sender}/{receiver}"
+def open_wire(wiring: Wiring, kind: str = "zenoh") -> Wire:
+    """Start to listen and to connect; return at once, whether or not the neighbours are reachable."""
+    wire: Wire = import_module(WIRES[kind]).open_wire(wiring)
+    return wire

@@ -1,6 +1,6 @@
 """Wire over zenoh: a zenoh peer that has exactly the links of the study.
 
-Zenoh carries `vpem/<study>/<from>/<to>` from one agent to the other (`vpem.transports.wiring` configures it). Refused
+Zenoh carries `vpem/<study>/<from>/<to>` from one agent to the other (`vpem.transports.zenoh_config`). Refused
 certificates and similar problems appear only in zenoh's own log (`vpem.transports.zenoh_log`).
 
 A zenoh session that has lost a connection may never get another one. The other end can still count the old
@@ -24,11 +24,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from vpem.transports.datagrams import Datagram, Take
-from vpem.transports.memory import keep_memory
-from vpem.transports.wiring import Peer, Tls, Wiring, key, settings
-from vpem.transports.zenoh_log import ZenohLog, without_places, zenoh_log
-
-__all__ = ["Peer", "Tls", "Wiring", "ZenohWire", "open_wire"]
+from vpem.transports.wiring import Wiring
+from vpem.transports.zenoh_config import key, settings
+from vpem.transports.zenoh_log import logged_problems, without_places
 
 QUEUE_BYTES = 2 * 1024 * 1024
 """Number of queued bytes to a neighbour at which its link holds pieces back."""
@@ -62,10 +60,7 @@ def open_wire(wiring: Wiring) -> ZenohWire:
         import zenoh
     except ImportError:
         raise ImportError("expected zenoh for real networks, got none; try: pip install 'vpem[zenoh]'") from None
-    keep_memory()
-    log = zenoh_log()
-    log.open()
-    log.lines()
+    logged_problems()  # drops those of earlier wires
     trunks: list[_Trunk] = []
     try:
         for part in parts(wiring):
@@ -73,10 +68,9 @@ def open_wire(wiring: Wiring) -> ZenohWire:
     except zenoh.ZError as error:
         for trunk in trunks:
             trunk.close()
-        log.close()
         where = "" if wiring.listen is None else f" at {wiring.listen}"
         raise OSError(f"could not begin to listen{where} or to connect: {without_places(str(error))}") from None
-    return ZenohWire(trunks, wiring.lease, log)
+    return ZenohWire(trunks, wiring.lease)
 
 
 def parts(wiring: Wiring) -> list[Wiring]:
@@ -282,10 +276,10 @@ class _Trunk:
 
 
 class ZenohWire:
-    """Wire (`vpem.transports.running.Wire`) over zenoh, created by `open_wire`; a context manager that closes it."""
+    """Wire (`vpem.transports.wiring.Wire`) over zenoh, created by `open_wire`; a context manager that closes it."""
 
-    def __init__(self, trunks: list[_Trunk], lease: float, log: ZenohLog):
-        self._trunks, self._lease, self._log = trunks, lease, log
+    def __init__(self, trunks: list[_Trunk], lease: float):
+        self._trunks, self._lease = trunks, lease
         self._lines = {number: line for trunk in trunks for number, line in trunk.lines.items()}
         self._listening: tuple[Take, Callable[[], object]] | None = None
         self._lock = threading.Lock()
@@ -316,7 +310,7 @@ class ZenohWire:
 
     def problems(self) -> list[str]:
         """Return the problems since the last call, in words."""
-        return self._log.lines() + [text for trunk in self._trunks for text in trunk.look()]
+        return logged_problems() + [text for trunk in self._trunks for text in trunk.look()]
 
     def _keep(self) -> None:
         """Replace sessions through which nothing arrives, until the wire is closed."""
@@ -362,7 +356,6 @@ class ZenohWire:
             thread.join(max(deadline - time.monotonic(), 0.0))
         _all_at_once([trunk.close for trunk in self._trunks])
         self._is_closed = True
-        self._log.close()
         atexit.unregister(self.close)
 
     def __enter__(self) -> ZenohWire:

@@ -1,25 +1,20 @@
-"""Zenoh's own log: lines that it writes to the process's standard output, and that are removed from there.
+"""Problems in zenoh's own log, in plain words.
 
-Zenoh always writes its log to file descriptor 1; this cannot be configured. So while wires are open, the descriptor
-is a pipe that a thread reads. Python's own `sys.stdout` still writes to the old destination, and the thread passes on
-lines that are not zenoh's.
+Zenoh can write its log only to file descriptor 1 of the process, and only if `begin_log` is called. The library
+does neither that nor redirect the descriptor: both are up to the owner of the process. The program `vpem` does so
+(`vpem.cli.process`). Without it, a wire reports only what it sees itself, and refused certificates show as links that
+do not begin.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import sys
-import threading
 from collections import deque
-from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from typing import TextIO
 
 MOST_LINES = 1000
 """Maximum number of lines that are kept until they are read."""
-ENDING_SECONDS = 1.0
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r"\d{4}-\S+Z\s+(?:TRACE|DEBUG|INFO|WARN|ERROR)\s.*?ThreadId\(\d+\)\s(.*)")
@@ -33,8 +28,6 @@ _ECHOES = ("Received a close message", "Error syncing transport", "Remapping uns
 """Parts of warnings about connections that the other end replaces; another line reports if no new one begins."""
 _AWAITED = ("Connection refused", "No route to host", "Network is unreachable", "imed out", "Connection reset")
 """Parts of system errors which mean that the other end is absent; links detect this themselves."""
-
-
 _UNABLE = re.compile(r"Unable to connect to (?:configured )?(?:peer )?(?:\w+/)?(\S+?)! (.*)")
 _VALUES = re.compile(r"\w+ \{.*\}")
 MOST_CHARACTERS = 200
@@ -57,85 +50,33 @@ _WORDS = tuple(
 """Patterns of the messages of zenoh and its TLS library, and their meanings."""
 
 
-class ZenohLog:
-    """Lines of zenoh's log. `zenoh_log` creates it once per process; each wire opens it once."""
-
-    def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=MOST_LINES)
-        self._lock = threading.Lock()
-        self._n_open = 0
-        self._outlet: _Outlet | None = None
-
-    def open(self) -> None:
-        """Start to remove zenoh's lines from the standard output, if the process has one."""
-        with self._lock:
-            self._n_open += 1
-            if self._outlet is None:
-                with contextlib.suppress(OSError):
-                    self._outlet = _Outlet(self._take)
-        _begin()
-
-    def close(self) -> None:
-        """Restore the standard output once the log was closed as often as it was opened."""
-        with self._lock:
-            self._n_open -= 1
-            if self._n_open == 0 and self._outlet is not None:
-                self._outlet.close()
-                self._outlet = None
-
-    def _take(self, line: bytes) -> bool:
-        """Return True if a line is one of zenoh's; keep it if it reports a problem."""
-        match = _LINE.fullmatch(_COLOUR.sub("", line.decode(errors="replace")).rstrip())
-        if match is not None and (problem := _problem(match[1])) is not None:
-            self._lines.append(problem)
-        return match is not None
-
-    def lines(self) -> list[str]:
-        """Return the lines since the last call."""
-        found = []
-        with contextlib.suppress(IndexError):
-            while True:
-                found.append(self._lines.popleft())
-        return found
+_problems: deque[str] = deque(maxlen=MOST_LINES)
+"""Problems that were not read yet: one list for the process, as zenoh has one log for all its sessions."""
 
 
-class _Outlet:
-    """Descriptor 1 as a pipe: a thread offers each line to `take`, and passes on the lines that it does not take."""
+@cache
+def begin_log() -> None:
+    """Let zenoh write its log; only once in a process, as zenoh cannot begin it twice."""
+    import zenoh
 
-    def __init__(self, take: Callable[[bytes], bool]):
-        self._take, self._stdout = take, sys.stdout
-        self._ours: TextIO | None = None
-        self._old = os.dup(1)
-        if self._stdout is not None and _number(self._stdout) == 1:
-            self._stdout.flush()
-            encoding, errors = self._stdout.encoding, self._stdout.errors
-            self._ours = sys.stdout = open(os.dup(1), "w", buffering=1, encoding=encoding, errors=errors)  # noqa: SIM115
-        reading, writing = os.pipe()
-        os.dup2(writing, 1, inheritable=True)
-        os.close(writing)
-        self._pipe = open(reading, "rb")  # noqa: SIM115
-        self._thread = threading.Thread(target=self._read, name="vpem-zenoh-log", daemon=True)
-        self._thread.start()
+    zenoh.init_log_from_env_or(_FILTER)
 
-    def _read(self) -> None:
-        with self._pipe:
-            for line in self._pipe:
-                if not self._take(line):
-                    with contextlib.suppress(OSError):
-                        os.write(self._old, line)
 
-    def close(self) -> None:
-        """Restore descriptor 1, and wait until everything that was written to the pipe has been passed on."""
-        if self._stdout is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._stdout.flush()  # puts what was written to it in the meantime in the pipe's order
-        os.dup2(self._old, 1, inheritable=True)  # closes the pipe's last write end, so that the thread ends
-        self._thread.join(ENDING_SECONDS)
-        if not self._thread.is_alive():  # a child process may hold the pipe
-            os.close(self._old)
-        if self._ours is not None and sys.stdout is self._ours:
-            sys.stdout = self._stdout
-            self._ours.close()
+def take_line(line: bytes) -> bool:
+    """Return True if a line is one of zenoh's; keep it if it reports a problem."""
+    match = _LINE.fullmatch(_COLOUR.sub("", line.decode(errors="replace")).rstrip())
+    if match is not None and (problem := _problem(match[1])) is not None:
+        _problems.append(problem)
+    return match is not None
+
+
+def logged_problems() -> list[str]:
+    """Return the problems since the last call; none if nobody passes on zenoh's lines."""
+    found = []
+    with suppress(IndexError):
+        while True:
+            found.append(_problems.popleft())
+    return found
 
 
 def without_places(text: str) -> str:
@@ -164,23 +105,3 @@ def _in_words(what: str) -> str:
         if (match := pattern.search(what)) is not None:
             return words + (f" ({match[1]})" if match.groups() else "")
     return f"zenoh says: {_VALUES.sub('...', what)[:MOST_CHARACTERS]}"
-
-
-def _number(file: object) -> int | None:
-    try:
-        return file.fileno()  # type: ignore[attr-defined,no-any-return]
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-@cache
-def _begin() -> None:
-    import zenoh
-
-    zenoh.init_log_from_env_or(_FILTER)
-
-
-@cache
-def zenoh_log() -> ZenohLog:
-    """Return the only log of this process."""
-    return ZenohLog()
