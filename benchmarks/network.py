@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -122,14 +121,8 @@ class Ring:
     HEADER_BYTES = 64
 
     def __init__(self, number, content, n_rounds, barrier):
-        self.agent = SimpleNamespace(
-            number=number,
-            neighbours=neighbours_of(number),
-            held_up=None,
-            is_done=False,
-            failure=None,
-            state=SimpleNamespace(progress=SimpleNamespace(run=None, phase="", start=0)),
-        )
+        self.number, self.neighbours = number, neighbours_of(number)
+        self.is_done, self.failure, self.stage = False, None, ("", 0, 0, None)
         self.connected, self.content, self.losses = set(), content, {}
         self.counts, self.round, self.n_rounds, self.times = {}, 0, n_rounds, []
         self.barrier = barrier
@@ -161,15 +154,15 @@ class Ring:
         self.times.append(clocks())
         self.round += 1
         if self.round > self.n_rounds:
-            self.agent.is_done = True
+            self.is_done = True
             return []
-        return [Frame(peer, self.content) for peer in self.agent.neighbours]
+        return [Frame(peer, self.content) for peer in self.neighbours]
 
     def receive(self, peer, frame):
         """Take a message; the round may be over."""
         assert len(frame) == len(self.content)
         self.counts[peer] = self.counts.get(peer, 0) + 1
-        is_over = self.round and all(self.counts.get(one, 0) >= self.round for one in self.agent.neighbours)
+        is_over = self.round and all(self.counts.get(one, 0) >= self.round for one in self.neighbours)
         return self.next() if is_over else []
 
 

@@ -11,10 +11,17 @@ Authentication and encryption are also the engine's task. `InProcess` runs all a
 """
 
 from vpem.core.agent.machine import Agent
-from vpem.core.agent.message import LocalProtocolError, Message, ProtocolError, RemoteProtocolError, StaleMessageError
+from vpem.core.agent.message import (
+    Frame,
+    LocalProtocolError,
+    Message,
+    ProtocolError,
+    RemoteProtocolError,
+    StaleMessageError,
+)
 from vpem.core.settings import Agreement, Settings
 from vpem.transports.inprocess import InProcess, make_agents
-from vpem.transports.session import Frame, Session
+from vpem.transports.session import Session
 
 __all__ = [
     "Agent",

@@ -4,11 +4,10 @@ import threading
 import time
 from queue import SimpleQueue
 
+from vpem.core.agent.message import Frame
 from vpem.privacy.ids import spell
 from vpem.privacy.matching import Matching
-from vpem.privacy.parcels import Agents, Frame
-from vpem.studies.ledger import Ledger
-from vpem.studies.matching import MatchSession
+from vpem.privacy.parcels import Agents
 from vpem.transports.outcomes import Away, Progress, Wrong
 from vpem.transports.running import Hello, run
 
@@ -58,7 +57,7 @@ def sessions(names=NAMES):
     links = tuple((0, number) for number in range(1, len(names)))
     agents = Agents(names, links, tuple(range(len(names))), 0, "inner", "a study")
     ids = [spell([(key,) for key in range(number, number + 3)], "text").spelled for number in range(len(names))]
-    return [MatchSession(Matching(number, agents, own, b"salt"), Ledger(names)) for number, own in enumerate(ids)]
+    return [Matching(number, agents, own, b"salt") for number, own in enumerate(ids)]
 
 
 def run_all(found, purposes=("match", "match"), names=NAMES, first=None, lease=1.0):
@@ -78,7 +77,7 @@ def run_all(found, purposes=("match", "match"), names=NAMES, first=None, lease=1
             lease=lease,
             watch=told.append,
             stop=lambda: time.monotonic() > end or (len(outcomes) > 0 and len(set(purposes)) > 1),
-            follow=found[number].matching.follow,
+            follow=found[number].follow,
         )
 
     threads = [threading.Thread(target=serve, args=(number,)) for number in range(len(found))]
@@ -121,7 +120,7 @@ def test_who_is_behind_ends_and_who_is_ahead_waits_for_it():
     matched, _ = run_all(found)
     assert {outcome.kind for outcome in matched.values()} == {"finished"}
     late = sessions()
-    late[0].matching._saved = found[0].matching.matched
+    late[0]._saved = found[0].matched
     outcomes, told = run_all(late, ("match", "fit"))
     assert outcomes[0].kind == "finished"
     assert outcomes[1].kind == "interrupted", "by the test: it waited"

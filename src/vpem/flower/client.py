@@ -26,7 +26,7 @@ from vpem.studies.folder import Belongs, Checkpoints, open_folder
 from vpem.studies.joining import LOG, restore
 from vpem.studies.ledger import Ledger
 from vpem.studies.local import find_files
-from vpem.studies.matching import MatchSession, load_matched, make_matching, save_matched
+from vpem.studies.matching import load_matched, make_matching, save_matched
 from vpem.studies.private import PartyFile, read_party
 from vpem.studies.results import finish
 from vpem.studies.seats import Seat, matched_seat, take_seat
@@ -34,7 +34,7 @@ from vpem.studies.shared import Study
 from vpem.studies.shared_file import read_study
 from vpem.studies.telling import Journal, Lines, Note
 from vpem.transports.datagrams import Hello
-from vpem.transports.outcomes import progress_of
+from vpem.transports.outcomes import Progress
 from vpem.transports.session import Session
 
 Config = Mapping[str, Any]
@@ -204,7 +204,7 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
         for problem in ledger.write(seat.party.folder, FIT):
             journal.tell(Note(problem))
     sent, received = _traffic(before, question, given, seat.number)
-    tell_progress(session, journal, sent, received)
+    journal.tell(Progress(*session.stage, sent, received))
     if given.is_done:
         assert seat.local is not None, "a party"
         finish(seat.study, session.agent, seat.local, seat.party.folder, sent, received)
@@ -228,9 +228,9 @@ def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | 
             return Answer(is_early=True), asked.kept
         resume(matching, before.session)
     _answer_once(asked, seat)
-    session: Any = MatchSession(matching, ledger)
+    matching.note = ledger.note
     try:
-        given = answer(session, seat.study.number(SERVER), question)
+        given = answer(matching, seat.study.number(SERVER), question)
     finally:
         for problem in ledger.write(seat.party.folder, MATCH):
             journal.tell(Note(problem))
@@ -304,8 +304,3 @@ def _close(asked: Asked, seat: Seat, kept: Kept) -> bytes:
     if seat.credentials is None:
         return content
     return close_box(seat.credentials.secret(b"state"), asked.run.encode(), content)
-
-
-def tell_progress(session: Session, journal: Journal, sent: int, received: int) -> None:
-    """Report the progress of an agent to the journal."""
-    journal.tell(progress_of(session.agent, sent, received))

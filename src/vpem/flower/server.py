@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from vpem.core.network.parties import SERVER, make_network
-from vpem.flower.client import FIT, MATCH, Config, hello_of_match, needs_keys, read_config, tell_progress
+from vpem.flower.client import FIT, MATCH, Config, hello_of_match, needs_keys, read_config
 from vpem.flower.turns import Answer, Failed, Question, Stopped, drive, open_run
 from vpem.planning.planner import Study as Planned
 from vpem.planning.planner import fit_exchanges
@@ -18,13 +18,13 @@ from vpem.studies.folder import open_folder
 from vpem.studies.joining import LOG, restore
 from vpem.studies.ledger import Ledger
 from vpem.studies.local import find_files
-from vpem.studies.matching import NOTHING, MatchSession, make_matching
+from vpem.studies.matching import NOTHING, make_matching
 from vpem.studies.private import PartyFile, read_party
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note
 from vpem.transports.outcomes import Here, Outcome, Progress
-from vpem.transports.session import Session
+from vpem.transports.session import AnySession
 from vpem.words import as_count, as_time
 
 ROUND = 9.0
@@ -121,7 +121,7 @@ class _Serving:
                 journal.tell(Here(name))
             self.n_rows = next(given.hello.rows for given in opened.answers.values() if given.hello is not None) or 1
             journal.tell(Note(expected_time(study, self.n_rows, self.seconds)))
-            drive(session, opened, self.names, self.ask, watch=partial(self._show, session))
+            drive(session, opened, self.names, self.ask, watch=partial(self._show_fit, session))
         finally:
             for problem in ledger.write(self.seat.party.folder, FIT):
                 journal.tell(Note(problem))
@@ -153,28 +153,26 @@ class _Serving:
         """Let the parties find their common rows, unless they know them; return the parties' nodes."""
         ledger, unmatched = Ledger(self.study.names), self.seat.unmatched
         assert unmatched is not None, "there is something to match"
-        session: Any = MatchSession(
-            make_matching(self.study, self.seat.number, unmatched, self.seat.credentials), ledger
-        )
+        session = make_matching(self.study, self.seat.number, unmatched, self.seat.credentials)
+        session.note = ledger.note
         try:
             opened = open_run(session, hello_of_match(self.seat), self.names, nodes, self.ask)
             known = {given.matched for given in opened.answers.values()}
             if len(known) > 1 or None in known:
-                watch = partial(self._show_match, session)
+                watch = partial(self._show, session)
                 drive(session, opened, self.names, self.ask, purpose=MATCH, watch=watch)
         finally:
             for problem in ledger.write(self.seat.party.folder, MATCH):
                 self.journal.tell(Note(problem))
         return list(opened.node_of.values())
 
-    def _show_match(self, session: Any, *_: object) -> None:
-        phase = session.agent.state.progress.phase
-        self.journal.tell(Progress(phase, 0, 0, None, self.sent, self.received))
+    def _show(self, session: AnySession, *_: object) -> None:
+        self.journal.tell(Progress(*session.stage, self.sent, self.received))
 
-    def _show(self, session: Session, number: int, _: object) -> None:
+    def _show_fit(self, session: AnySession, number: int, _: object) -> None:
         if number == 2:  # the first questions may include starting processes or compiling
             self.journal.tell(Note(expected_time(self.study, self.n_rows, self.seconds, number + 1)))
-        tell_progress(session, self.journal, self.sent, self.received)
+        self._show(session)
 
 
 def most_questions(study: Study, n_rows: int, kmeans_iterations: int = 60) -> int:

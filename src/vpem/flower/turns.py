@@ -14,8 +14,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from vpem.core.agent.message import Frame
 from vpem.transports.datagrams import Hello, mismatch
-from vpem.transports.session import Frame, Session
+from vpem.transports.session import AnySession
 
 MOST_REPEATS = 10
 """Maximum number of repeats of a question that arrived before the platform had stored the state of the last one."""
@@ -84,17 +85,16 @@ def unpack(content: bytes | memoryview, kind: type[Record]) -> Record:
         ) from None
 
 
-def answer(session: Session, server: int, question: Question) -> Answer:
+def answer(session: AnySession, server: int, question: Question) -> Answer:
     """Pass the frames of a question to a party's session, and return the answer."""
     found: list[Frame] = []
     if question.number == 0:
         found += session.start() + session.connect(server)
-    for content in question.frames.get(session.agent.number, ()):
+    for content in question.frames.get(session.number, ()):
         found += session.receive(server, content)
     if server in session.losses:
         return Answer(failure=f"the server sent what it must not: {session.losses[server]}")
-    agent = session.agent
-    return Answer([frame.content for frame in found], is_done=agent.is_done, failure=agent.failure)
+    return Answer([frame.content for frame in found], is_done=session.is_done, failure=session.failure)
 
 
 def find_parties(own: Hello, answers: Mapping[int, Answer], names: Mapping[int, str]) -> dict[int, int]:
@@ -130,12 +130,12 @@ def find_parties(own: Hello, answers: Mapping[int, Answer], names: Mapping[int, 
     return found
 
 
-def open_run(session: Session, own: Hello, names: Mapping[int, str], nodes: Iterable[int], ask: Ask) -> Opened:
+def open_run(session: AnySession, own: Hello, names: Mapping[int, str], nodes: Iterable[int], ask: Ask) -> Opened:
     """Ask all nodes for their identity, and start the sessions of the parties and the server.
 
     Parameters
     ----------
-    session : Session
+    session : AnySession
         Session of the server, which has not started.
     own : Hello
         Hello of the server.
@@ -151,7 +151,7 @@ def open_run(session: Session, own: Hello, names: Mapping[int, str], nodes: Iter
         If a party is missing, or has a different study or different rows.
     """
     found = session.start()
-    for party in session.agent.neighbours:
+    for party in session.neighbours:
         found += session.connect(party)
     opening = Question(0, _by_party(found), own.purpose)
     answers = _ask(ask, dict.fromkeys(nodes, opening))
@@ -160,7 +160,7 @@ def open_run(session: Session, own: Hello, names: Mapping[int, str], nodes: Iter
 
 
 def drive(
-    session: Session,
+    session: AnySession,
     opened: Opened,
     names: Mapping[int, str],
     ask: Ask,
@@ -193,7 +193,7 @@ def drive(
         number += 1
         frames = _by_party(found)
         if not frames:
-            if len(done) == len(node_of) and session.agent.is_done:
+            if len(done) == len(node_of) and session.is_done:
                 return number
             raise Stopped("all agents wait for each other; run it again to go on from the last checkpoints")
         done -= frames.keys()
@@ -223,7 +223,7 @@ def _ask(ask: Ask, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
     )
 
 
-def _take(session: Session, given: Mapping[int, Answer], names: Mapping[int, str]) -> list[Frame]:
+def _take(session: AnySession, given: Mapping[int, Answer], names: Mapping[int, str]) -> list[Frame]:
     """Pass the parties' frames to the server's session; raise Stopped if the study cannot continue."""
     found: list[Frame] = []
     for party, one in sorted(given.items()):
@@ -232,8 +232,8 @@ def _take(session: Session, given: Mapping[int, Answer], names: Mapping[int, str
                 found += session.receive(party, content)
         if party in session.losses:
             raise Stopped(f"{names[party]} sent what it must not: {session.losses[party]}")
-    if session.agent.failure is not None:
-        raise Failed(session.agent.failure)
+    if session.failure is not None:
+        raise Failed(session.failure)
     for party, one in sorted(given.items()):
         if one.failure is not None:
             raise Stopped(f"{names[party]}: {one.failure}")

@@ -21,11 +21,12 @@ start again. A final result cannot be replaced, because each owner names it from
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
 from vpem.core.agent.meeting import Credentials
-from vpem.core.agent.message import LocalProtocolError, RemoteProtocolError
+from vpem.core.agent.message import Frame, LocalProtocolError, RemoteProtocolError
 from vpem.privacy.hellos import Hellos
 from vpem.privacy.parcels import (
     CHECK,
@@ -40,7 +41,6 @@ from vpem.privacy.parcels import (
     STOP,
     TOKENS,
     Agents,
-    Frame,
     Hello,
     MatchingError,
     Parcel,
@@ -65,7 +65,7 @@ __all__ = ["Matched", "Matching"]
 
 
 class Matching:
-    """State machine of one agent in a matching.
+    """State machine of one agent in a matching; a session for engines (`vpem.transports.session.AnySession`).
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Matching:
         of the process.
     """
 
-    HEADER_BYTES = len(MAGIC) + 8
+    HEADER_BYTES: ClassVar[int] = len(MAGIC) + 8
 
     def __init__(
         self,
@@ -106,6 +106,8 @@ class Matching:
         if ids is not None and not ids:
             raise MatchingError("expected rows to match, got none")
         self._tell, self._saved, self._save = tell, saved, save
+        self.note: Callable[[Any, Any], object] | None = None
+        """Called with the matching and each frame that is about to be handed out."""
         self.neighbours = tuple(sorted(sum(link) - number for link in agents.links if number in link))
         self.routes = routes(agents.links, number)
         self.connected: frozenset[int] = frozenset()
@@ -124,10 +126,13 @@ class Matching:
 
     def start(self) -> list[Frame]:
         """Start the matching; nothing is sent before links are connected."""
-        return self._begin_if_all() if len(self.agents.names) == 1 else []
+        return self._noted(self._begin_if_all() if len(self.agents.names) == 1 else [])
 
     def connect(self, peer: int) -> list[Frame]:
         """Add a link. If it replaces an older one, parcels may be lost, so all agents start a new run."""
+        return self._noted(self._connect(peer))
+
+    def _connect(self, peer: int) -> list[Frame]:
         self._check_neighbour(peer)
         self.connected |= {peer}
         if self.failure is not None:
@@ -142,6 +147,17 @@ class Matching:
         """Remove a link."""
         self.connected -= {peer}
         return []
+
+    def abandon(self, peer: int) -> NoReturn:
+        """Raise ValueError: a matching needs all agents."""
+        raise ValueError(
+            f"expected all parties while rows are matched, got it without agent {peer}; try --fresh later"
+        )
+
+    consent = abandon
+
+    def send_early(self, _: Callable[[list[Frame]], object]) -> None:
+        """Do nothing: frames are few, and each event returns them at its end."""
 
     def expects(self, peer: int, start: bytes) -> int:
         """Return the length of a frame from its first bytes, for engines that deliver in pieces; 0 if invalid.
@@ -158,6 +174,9 @@ class Matching:
 
     def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
         """Process a whole frame and return the frames to send; after an invalid frame, the peer is lost."""
+        return self._noted(self._receive(peer, frame))
+
+    def _receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
         if peer not in self.connected or self.failure is not None:
             return []
         content = bytes(frame)
@@ -199,6 +218,16 @@ class Matching:
             return 0, 0
         total = len(self.ids) + sum(hello.count for hello in self._run.hellos.values())
         return self._done, total
+
+    @property
+    def stage(self) -> tuple[str, int, int, None]:
+        """Stage of the work, for engines."""
+        return "match", 0, 0, None
+
+    @property
+    def waits_for(self) -> tuple[int, ...]:
+        """Neighbours that this agent may be waiting for."""
+        return self.neighbours
 
     # Hellos
 
@@ -371,6 +400,12 @@ class Matching:
         return []
 
     # Parcels and frames
+
+    def _noted(self, frames: list[Frame]) -> list[Frame]:
+        if self.note is not None:
+            for frame in frames:
+                self.note(self, frame)
+        return frames
 
     def _send_all(self, run: Run, kind: str, content: bytes) -> list[Frame]:
         targets = [target for target in range(len(self.agents.names)) if target != self.number]

@@ -24,13 +24,6 @@ class MatchingError(ValueError):
     """Error that prevents the matching of rows; it is reported to all agents."""
 
 
-class Frame(NamedTuple):
-    """Bytes for one neighbour."""
-
-    receiver: int
-    content: bytes
-
-
 class Agents(NamedTuple):
     """Participants and settings of a matching, the same for all agents."""
 

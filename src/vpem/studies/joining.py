@@ -15,13 +15,7 @@ from vpem.files import replacing
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import Belongs, Checkpoints, open_folder
 from vpem.studies.ledger import Ledger
-from vpem.studies.matching import (
-    NOTHING,
-    SAVED,
-    MatchSession,
-    make_matching,
-    save_matched,
-)
+from vpem.studies.matching import NOTHING, SAVED, make_matching, save_matched
 from vpem.studies.private import PartyFile
 from vpem.studies.results import PartyFit, finish
 from vpem.studies.rows import PartyRows
@@ -30,7 +24,7 @@ from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note, Tokens
 from vpem.transports.outcomes import Outcome
 from vpem.transports.running import Hello, run
-from vpem.transports.session import Session
+from vpem.transports.session import AnySession, Session
 from vpem.transports.wiring import open_wire
 
 FINISHED, LOG = "finished", "log.jsonl"
@@ -187,14 +181,8 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
         saved=seat.kept,
         save=partial(keep, is_final=False),
     )
-    ledger = Ledger(seat.study.names)
-    session: Any = MatchSession(matching, ledger)
     hello = msgspec.structs.replace(seat.hello("match"), rows=None, order=None)
-    try:
-        outcome = carry(seat, session, hello, journal, (), stop, None, matching.follow)
-    finally:
-        for problem in ledger.write(folder, hello.purpose):
-            journal.tell(Note(problem))
+    outcome = carry(seat, matching, hello, journal, (), stop, None, matching.follow)
     if outcome.kind != "finished":
         raise StudyEnded(outcome, folder)
     keep(matching.matched, is_final=True)
@@ -285,7 +273,7 @@ def find_finished(seat: Seat, agent: Agent) -> Finished | None:
 
 def carry(
     seat: Seat,
-    session: Session,
+    session: AnySession,
     hello: Hello,
     journal: Journal,
     without: Iterable[int],

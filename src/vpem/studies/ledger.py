@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vpem.core.agent.machine import Agent
-from vpem.core.agent.message import Message
+from vpem.core.agent.message import Frame, Message
 from vpem.privacy.exposure import forms
 
 LEDGER = "ledger.jsonl"
@@ -39,8 +39,11 @@ class Ledger:
         self._lines: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._forms: tuple[object, dict[tuple[int, int], str]] = (None, {})
 
-    def note(self, agent: Agent, message: Message) -> None:
-        """Count a message that is about to be sent."""
+    def note(self, agent: Any, message: Message | Frame) -> None:
+        """Count a message of an agent, or a frame of a matching, that is about to be sent."""
+        if isinstance(message, Frame):
+            self.count(message.receiver, "match", "hellos, and sealed tokens", len(message.content))
+            return
         form = PLAIN.get(message.kind) or self._form(agent, message)
         self.count(message.receiver, message.kind, form, message.n_bytes, len(message.decision))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +14,6 @@ import numpy as np
 from vpem.core.agent.meeting import Credentials
 from vpem.files import replacing
 from vpem.privacy.matching import Matched, Matching
-from vpem.privacy.parcels import Frame
-from vpem.studies.ledger import Ledger
 from vpem.studies.private import PartyFile
 from vpem.studies.rows import PartyRows, read_table, spell_ids, spelled_keys
 from vpem.studies.shared import Study
@@ -75,79 +72,6 @@ def read_unmatched(party: PartyFile, study: Study, table: Any = None, codes: Cod
     rows = read_table(party, table, codes=codes)
     spelled, notes = spell_ids(rows, study.spelling, party.table if table is None else table)
     return Unmatched(rows, spelled, (*rows.notes, *notes), study.salt, study.match == "outer")
-
-
-class MatchSession:
-    """Session in which an engine runs a matching; see `vpem.transports.running`.
-
-    Parameters
-    ----------
-    matching : Matching
-    ledger : Ledger
-        Counter of what is sent.
-    """
-
-    HEADER_BYTES = Matching.HEADER_BYTES
-
-    def __init__(self, matching: Matching, ledger: Ledger):
-        self.matching, self.ledger = matching, ledger
-
-    @property
-    def agent(self) -> Any:
-        """Attributes of an agent that an engine reads."""
-        one = self.matching
-        return SimpleNamespace(
-            number=one.number,
-            neighbours=one.neighbours,
-            is_done=one.is_done,
-            failure=one.failure,
-            held_up=None,
-            state=SimpleNamespace(progress=SimpleNamespace(phase="match", start=0, run=None)),
-        )
-
-    @property
-    def connected(self) -> frozenset[int]:
-        """Neighbours whose links are still needed."""
-        return self.matching.connected
-
-    @property
-    def losses(self) -> dict[int, str]:
-        """Neighbour to the reason for which it was lost."""
-        return self.matching.losses
-
-    def abandon(self, peer: int) -> list[Any]:
-        """Raise ValueError: a matching needs all parties."""
-        raise ValueError(
-            f"expected all parties while rows are matched, got it without agent {peer}; try --fresh later"
-        )
-
-    def expects(self, peer: int, start: bytes) -> int:
-        """Return the length of the frame that begins with these bytes."""
-        return self.matching.expects(peer, start)
-
-    def send_early(self, _: Callable[[list[Frame]], object]) -> None:
-        """Do nothing: frames are few, and each event returns them at its end."""
-
-    def start(self) -> list[Frame]:
-        """Start the matching."""
-        return self._counted(self.matching.start())
-
-    def connect(self, peer: int) -> list[Frame]:
-        """Handle a new link."""
-        return self._counted(self.matching.connect(peer))
-
-    def disconnect(self, peer: int) -> list[Frame]:
-        """Handle the end of a link."""
-        return self._counted(self.matching.disconnect(peer))
-
-    def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
-        """Handle a complete frame."""
-        return self._counted(self.matching.receive(peer, frame))
-
-    def _counted(self, frames: list[Frame]) -> list[Frame]:
-        for frame in frames:
-            self.ledger.count(frame.receiver, "match", "hellos, and sealed tokens", len(frame.content))
-        return frames
 
 
 def make_matching(

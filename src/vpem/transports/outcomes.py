@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vpem.core.agent.machine import Agent
 from vpem.transports.presence import Awaited
 
 
@@ -61,15 +60,6 @@ class Progress:
     received: int
     waited: float = 0.0
     """Seconds so far in which the agent only waited for others."""
-
-
-def progress_of(agent: Agent, sent: int, received: int, waited: float = 0.0) -> Progress:
-    """Return the progress of an agent."""
-    progress = agent.state.progress
-    run = progress.run
-    bound = float(run.history[-1][0]) if run is not None and run.history else None
-    phase, iteration = agent.held_up or progress.phase, 0 if run is None else run.iteration
-    return Progress(phase, progress.start, iteration, bound, sent, received, waited)
 
 
 Told = Here | Away | Wrong | Problem | Waiting | Progress

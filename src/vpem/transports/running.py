@@ -18,13 +18,14 @@ from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from vpem.core.agent.message import Frame
 from vpem.core.rooms import bytes_for
 from vpem.transports.datagrams import Datagram, Hello, Status, mismatch, steps_ahead
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
-from vpem.transports.outcomes import Away, Here, Outcome, Progress, Told, Wrong, progress_of
+from vpem.transports.outcomes import Away, Here, Outcome, Progress, Told, Wrong
 from vpem.transports.presence import Awaited, Presence
 from vpem.transports.reminders import Repeats, Waits
-from vpem.transports.session import Frame, Session
+from vpem.transports.session import AnySession
 from vpem.transports.wiring import Wire
 
 __all__ = ["Hello", "run"]
@@ -36,7 +37,7 @@ MOMENT = 0.005
 
 
 def run(
-    session: Session,
+    session: AnySession,
     wire: Wire,
     hello: Hello,
     *,
@@ -53,7 +54,7 @@ def run(
 
     Parameters
     ----------
-    session : Session
+    session : AnySession
         Session that has not started.
     wire : Wire
     hello : Hello
@@ -102,7 +103,7 @@ class _Running:
 
     def __init__(
         self,
-        session: Session,
+        session: AnySession,
         wire: Wire,
         hello: Hello,
         names: Mapping[int, str],
@@ -116,7 +117,7 @@ class _Running:
         self.session, self.wire, self.hello, self.names = session, wire, hello, names
         self.patience, self.lease, self.watch, self.stop, self.then = patience, lease, watch, stop, then
         self.follow = follow
-        self.neighbours: list[int] = sorted(set(session.agent.neighbours) & names.keys())
+        self.neighbours: list[int] = sorted(set(session.neighbours) & names.keys())
         self.is_over = False
         self.lock, self.watching = threading.RLock(), threading.Lock()
         self.wake = threading.Event()
@@ -138,7 +139,7 @@ class _Running:
         """Time at which the session's thread last checked whether the run is over."""
         self.looked_at = now = time.monotonic()
         """Time of the last check by the timers' thread."""
-        self.presence = Presence(session.agent.number, names, self.neighbours, lease, now)
+        self.presence = Presence(session.number, names, self.neighbours, lease, now)
         self.links = {
             peer: Link(hello, partial(self._check, peer), nonce=_nonce, lease=lease, now=now)
             for peer in self.neighbours
@@ -148,8 +149,6 @@ class _Running:
         """Life of the link that the session knows, by neighbour; -1 if that link has ended."""
         self.frames: dict[int, tuple[memoryview, int]] = {}
         """Buffer of an incomplete frame and the number of bytes received, by neighbour."""
-        self.seen: tuple[object, str | None] = None, None
-        """Progress of the agent at the last check, and the consent that it waited for, in words."""
         self.shown: tuple[str, int, int] | None = None
         self.waited = 0.0
         self.waits = Waits(lease, now)
@@ -279,7 +278,7 @@ class _Running:
         self.session.send_early(self._send)
         self._send(self.session.start())
         for peer in sorted(set(without)):
-            is_near = peer in self.session.agent.neighbours
+            is_near = peer in self.session.neighbours
             self._send(self.session.abandon(peer) if is_near else self.session.consent(peer))
         is_new = True
         try:
@@ -403,17 +402,17 @@ class _Running:
 
     def _after_event(self) -> None:
         """Report progress, and end the run if it is over."""
-        now, agent = time.monotonic(), self.session.agent
+        now, session = time.monotonic(), self.session
         self._show()
         is_early = now < self.checked_at + MOMENT
-        if is_early and not (agent.is_done or agent.failure is not None or self.refusal is not None):
+        if is_early and not (session.is_done or session.failure is not None or self.refusal is not None):
             return
         self.checked_at = now
-        if agent.is_done and self.then is not None:
+        if session.is_done and self.then is not None:
             then, self.then = self.then, None
             self._send(then())
         with self.lock:
-            if agent.is_done and self.presence.finish(now):
+            if session.is_done and self.presence.finish(now):
                 self._announce(now)
                 self._pump(now, self.links)
             may_leave, awaited = self.presence.may_leave(now), tuple(self.presence.awaited(now))
@@ -421,9 +420,9 @@ class _Running:
         self._tell([*told])
         if may_leave:
             raise _Ended(Outcome("finished"))
-        if agent.failure is not None:
+        if session.failure is not None:
             self._flush()
-            raise _Ended(Outcome("failed", agent.failure, awaited))
+            raise _Ended(Outcome("failed", session.failure, awaited))
         if self.refusal is not None and self._flush():
             raise _Ended(Outcome("refused", self.refusal, awaited))
         if self.stop():
@@ -432,18 +431,18 @@ class _Running:
             names = ", ".join(one.name for one in awaited)
             said = f"{names} stayed away for longer than {self.patience:g} s"
             # An agent that was restarted at the very end may find that the others have finished and left.
-            raise _Ended(Outcome("finished" if agent.is_done else "gave up", said, awaited))
+            raise _Ended(Outcome("finished" if session.is_done else "gave up", said, awaited))
 
     def _awaited(self, absent: Collection[Awaited], now: float) -> list[Awaited]:
         """Return the agents that this one waits for. The caller holds the lock.
 
         These are the absent agents or, if all are present, those that have not sent.
         """
-        agent, presence, since = self.session.agent, self.presence, self.waits.since
+        session, presence, since = self.session, self.presence, self.waits.since
         numbers = {name: number for number, name in self.names.items()}
         found = [replace(one, refused=self.refused.get(numbers[one.name], "")) for one in absent]
         if not found and now - since > self.lease:
-            peers = presence.unfinished() if agent.is_done else getattr(agent, "waits_for", self.neighbours)
+            peers = presence.unfinished() if session.is_done else session.waits_for
             found = [presence.describe(peer, since, now) for peer in sorted(peers) if peer in self.names]
         names = ", ".join(one.name for one in found)
         presence.doing = self.doing + (f", waiting for {names}" if names else "")
@@ -461,21 +460,12 @@ class _Running:
         return True
 
     def _show(self) -> None:
-        agent = self.session.agent
-        seen = agent.state.progress, agent.held_up
-        if seen[0] is self.seen[0] and seen[1] == self.seen[1]:  # as after most events
+        phase, start, iteration, bound = self.session.stage
+        if (shown := (phase, start, iteration)) == self.shown:  # as after most events
             return
-        self.seen = seen
-        now = progress_of(agent, self.sent, self.received, round(self.waited, 3))
-        self.doing = _doing(now)
-        if (shown := (now.phase, now.start, now.iteration)) != self.shown:
-            self.shown = shown
-            self._tell([now])
-
-
-def _doing(progress: Progress) -> str:
-    """Describe an agent's activity to its neighbours, which can infer as much from its messages."""
-    return f"iteration {progress.iteration}" if progress.iteration else progress.phase
+        self.shown = shown
+        self.doing = f"iteration {iteration}" if iteration else phase  # neighbours can infer as much from messages
+        self._tell([Progress(*shown, bound, self.sent, self.received, round(self.waited, 3))])
 
 
 def _nonce() -> int:

@@ -7,15 +7,15 @@ out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
 from vpem.core.agent.inbox import Inbox
 from vpem.core.agent.machine import Agent
-from vpem.core.agent.message import LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
+from vpem.core.agent.message import Frame, LocalProtocolError, Message, RemoteProtocolError, StaleMessageError
 from vpem.core.rows import Table
 from vpem.transports import wire
 from vpem.transports.saving import decode_lasting, has_changed, lasting, with_memories
@@ -24,11 +24,65 @@ PAUSED = struct.Struct("<H")
 """Length of the secret; the secret and the state follow."""
 
 
-class Frame(NamedTuple):
-    """Bytes to send to one neighbour."""
+class AnySession(Protocol):
+    """Session as an engine sees it: an agent of a fit (`Session`), or of a matching of rows."""
 
-    receiver: int
-    content: bytes
+    HEADER_BYTES: ClassVar[int]
+    note: Callable[[Any, Any], object] | None
+    """Called with the agent and each message, or frame, that is about to be handed out."""
+    losses: dict[int, str]
+
+    @property
+    def number(self) -> int:
+        """Number of the agent."""
+
+    @property
+    def neighbours(self) -> Collection[int]:
+        """Numbers of the agents to which it has links."""
+
+    @property
+    def connected(self) -> frozenset[int]:
+        """Neighbours whose links are in use; an engine closes all other links."""
+
+    @property
+    def is_done(self) -> bool:
+        """True if the agent has finished all work."""
+
+    @property
+    def failure(self) -> str | None:
+        """Reason why the agents cannot finish; None without one."""
+
+    @property
+    def waits_for(self) -> Collection[int]:
+        """Neighbours from which the agent needs messages now."""
+
+    @property
+    def stage(self) -> tuple[str, int, int, float | None]:
+        """Phase, start, iteration and log-likelihood per row (None before the first), as reports have them."""
+
+    def send_early(self, send: Callable[[list[Frame]], object]) -> None:
+        """Pass frames that are ready before an event's work is done to `send`."""
+
+    def start(self) -> list[Frame]:
+        """Handle the start of the process."""
+
+    def connect(self, peer: int) -> list[Frame]:
+        """Handle a new link."""
+
+    def disconnect(self, peer: int) -> list[Frame]:
+        """Handle the end of a link."""
+
+    def abandon(self, peer: int) -> list[Frame]:
+        """Give up a neighbour."""
+
+    def consent(self, peer: int) -> list[Frame]:
+        """Agree to give up an agent that is not a neighbour."""
+
+    def expects(self, peer: int, start: bytes) -> int:
+        """Return the length of the frame that begins with `HEADER_BYTES` bytes; 0 if it must not be sent."""
+
+    def receive(self, peer: int, frame: bytes | memoryview) -> list[Frame]:
+        """Process a whole frame."""
 
 
 class Session:
@@ -72,7 +126,7 @@ class Session:
         self._save: Callable[[list[wire.Part]], object] | None = save_parts
         self._saved, self._is_saving = lasting(agent.state), False
         self._encoder = wire.StateEncoder()
-        self.note: Callable[[Agent, Message], object] | None = None
+        self.note: Callable[[Any, Any], object] | None = None
         """Called with the agent and each message that is about to be handed out."""
         self._links: set[int] = set()
         """Neighbours with a link, as the engine has reported."""
@@ -129,6 +183,40 @@ class Session:
         session._saved, session._met = lasting(state), state.records
         session._links = set(session.connected)
         return session
+
+    @property
+    def number(self) -> int:
+        """Number of the agent."""
+        return self.agent.number
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Numbers of the agents to which it has links."""
+        return self.agent.neighbours
+
+    @property
+    def is_done(self) -> bool:
+        """True if the agent has finished the fit and every requested prediction."""
+        return self.agent.is_done
+
+    @property
+    def failure(self) -> str | None:
+        """Reason for which the study failed; None if it did not."""
+        return self.agent.failure
+
+    @property
+    def waits_for(self) -> frozenset[int]:
+        """Neighbours whose messages the current round still needs."""
+        return self.agent.waits_for
+
+    @property
+    def stage(self) -> tuple[str, int, int, float | None]:
+        """Phase, start, iteration and log-likelihood per row (None before the first) of the fit."""
+        agent, progress = self.agent, self.agent.state.progress
+        run, phase = progress.run, agent.held_up or progress.phase
+        if run is None:
+            return phase, progress.start, 0, None
+        return phase, progress.start, run.iteration, float(run.history[-1][0]) if run.history else None
 
     @property
     def connected(self) -> frozenset[int]:

@@ -48,6 +48,13 @@ class Message(NamedTuple):
         return OVERHEAD_BYTES + self.values.nbytes + self.decision.nbytes
 
 
+class Frame(NamedTuple):
+    """Bytes to send to one neighbour."""
+
+    receiver: int
+    content: bytes
+
+
 class Header(NamedTuple):
     """Header of a message, which is read before its contents."""
 
