@@ -80,6 +80,18 @@ def test_a_plain_study_is_that_of_the_simulation(tmp_path):
     hidden(clinics, platform.seen)
 
 
+def test_a_report_that_cannot_be_written_is_not_the_others_problem(tmp_path, capsys):
+    clinics = Clinics(tmp_path, links="star", model=PLAIN, starts=1)
+    report = clinics.folder / "east" / "results" / "report.html"
+    report.mkdir(parents=True)
+    platform = Platform(clinics)
+    platform.run()
+    assert platform.lines[-1] == "all parties are done"
+    assert check_models(clinics, 1e-9).converged_
+    assert "east is done, but without all results" in capsys.readouterr().err
+    assert "got no report.html" in (report.parent / "log.jsonl").read_text()
+
+
 @pytest.mark.parametrize(
     "model",
     [

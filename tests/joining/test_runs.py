@@ -238,6 +238,28 @@ def test_a_difference_is_found_before_anything_is_sent(tmp_path):
         assert 'try match = "outer" in [rows]' in str(one)
 
 
+def test_a_report_that_cannot_be_written_is_an_error_of_its_party_alone(tmp_path):
+    made = Clinics(tmp_path / "clinics")
+    results = made.folder / "north" / "results"
+    (results / "report.html").mkdir(parents=True)
+    found = made.threads()
+    assert isinstance(found["north"], FolderError)
+    assert "got no report.html (expected the name of a file to write, got the folder" in str(found["north"])
+    for name in ("east", "south"):
+        assert found[name].labels is not None
+        last = (made.folder / name / "results" / "log.jsonl").read_text().splitlines()[-1]
+        assert json.loads(last)["kind"] == "finished"
+        assert not json.loads(last)["awaited"]
+    paths = [made.folder / name / "results" / "model.vpem" for name in NAMES]
+    np.testing.assert_allclose(assemble(paths).means_, made.expected().means_, **CLOSE)
+    assert (results / "verdict.json").exists()
+    assert (results / "rows.csv").exists()
+    (results / "report.html").rmdir()
+    again = join(made.study, made.folder / "north" / "clinic.toml", insecure=True, progress=False)
+    assert again.labels is not None
+    assert (results / "report.html").is_file(), "the others are not needed"
+
+
 def test_another_table_does_not_go_on_from_the_state_of_the_first(tmp_path):
     made = Clinics(tmp_path / "clinics")
     made.threads()

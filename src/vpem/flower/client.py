@@ -28,7 +28,7 @@ from vpem.studies.ledger import Ledger
 from vpem.studies.local import find_files
 from vpem.studies.matching import load_matched, make_matching, save_matched
 from vpem.studies.private import PartyFile, read_party
-from vpem.studies.results import finish
+from vpem.studies.results import make_results, write_all
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.shared_file import read_study
@@ -157,9 +157,7 @@ def take_question(config: Config, node: Config, run: str, content: bytes, kept: 
     except Stopped as stopped:
         return pack(Answer(failure=str(stopped))), kept or b""
     except Exception as error:
-        sys.stderr.write(f"{name} cannot take part: {error}\n")
-        if not isinstance(error, ValueError | OSError | ImportError):
-            traceback.print_exc()
+        _show(f"{name} cannot take part", error)
         said = f"{name} cannot take part ({type(error).__name__}); the output of its SuperNode says why"
         return pack(Answer(failure=said)), kept or b""
     return pack(given), left or b""
@@ -206,13 +204,31 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
     sent, received = _traffic(before, question, given, seat.number)
     journal.tell(Progress(*session.stage, sent, received))
     if given.is_done:
-        assert seat.local is not None, "a party"
-        finish(seat.study, session.agent, seat.local, seat.party.folder, sent, received)
-        journal.tell(Note(f"done; results are in {seat.party.folder}"))
+        _write_results(seat, session, journal, sent, received)
     if question.number == 0:
         given = msgspec.structs.replace(given, hello=seat.hello())
     kept = Kept(FIT, question.number, seat.digests, sent, received, session.pause())
     return given, _close(asked, seat, kept)
+
+
+def _write_results(seat: Seat, session: Session, journal: Journal, sent: int, received: int) -> None:
+    """Write the results of a finished party. An error stays with it: the others must still learn that it is done."""
+    assert seat.local is not None, "a party"
+    folder = seat.party.folder
+    try:
+        _, writers = make_results(seat.study, session.agent, seat.local, folder, sent, received)
+        write_all(folder, writers)
+        journal.tell(Note(f"done; results are in {folder}"))
+    except Exception as error:
+        journal.tell(Note(f"done, but without all results: {error}"))
+        _show(f"{seat.party.party} is done, but without all results", error)
+
+
+def _show(what: str, error: Exception) -> None:
+    """Write an error to the output of the node; with its traceback if it is not one of the user's."""
+    sys.stderr.write(f"{what}: {error}\n")
+    if not isinstance(error, ValueError | OSError | ImportError):
+        traceback.print_exc()
 
 
 def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | None]:

@@ -17,7 +17,7 @@ from vpem.studies.folder import Belongs, Checkpoints, open_folder
 from vpem.studies.ledger import Ledger
 from vpem.studies.matching import NOTHING, SAVED, make_matching, save_matched
 from vpem.studies.private import PartyFile
-from vpem.studies.results import PartyFit, finish
+from vpem.studies.results import PartyFit, Writers, make_results, write_all
 from vpem.studies.rows import PartyRows
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
@@ -112,6 +112,8 @@ def join(
         If the run ends before the study is done: a party stayed away or was refused, or the fit failed.
     StudyFileError, TableError, KeyFileError, FolderError
         If the input is not valid; raised before anything is sent.
+    FolderError
+        If a result cannot be written, after all parties are done; the same call writes it again.
     """
     seat = take_seat(study, party, table, insecure=insecure, fresh=fresh, families=families)
     given_up = [seat.study.number(name) for name in without]
@@ -142,21 +144,18 @@ def _take_part(
         if seat.unmatched is not None:
             seat = match_rows(seat, journal, stop)
         session, checkpoints = restore(seat, journal)
-        ended = _Ending(seat, session, journal)
         if (finished := find_finished(seat, session.agent)) is not None:
             journal.tell(Note(f"the study is done; results are in {folder}"))
             journal.sent, journal.received = finished.sent, finished.received
-            return ended.fit()
-        outcome = carry(seat, session, seat.hello(), journal, given_up, stop, ended.write)
+            return _finish(seat, session.agent, journal, {})
+        outcome = carry(seat, session, seat.hello(), journal, given_up, stop)
         if outcome.kind != "finished":
             raise StudyEnded(outcome, folder)
         if outcome.awaited:
             journal.tell(Note("if others are not done, run the same command again together with theirs"))
-            return ended.fit()
+            return _finish(seat, session.agent, journal, {})
         finished = Finished(checkpoints.belongs.digests, journal.sent, journal.received)
-        with replacing(folder / FINISHED) as unfinished:
-            unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(finished)))
-        return ended.fit()
+        return _finish(seat, session.agent, journal, {FINISHED: partial(_mark_finished, finished)})
 
 
 def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
@@ -182,7 +181,7 @@ def match_rows(seat: Seat, journal: Journal, stop: Callable[[], bool]) -> Seat:
         save=partial(keep, is_final=False),
     )
     hello = msgspec.structs.replace(seat.hello("match"), rows=None, order=None)
-    outcome = carry(seat, matching, hello, journal, (), stop, None, matching.follow)
+    outcome = carry(seat, matching, hello, journal, (), stop, follow=matching.follow)
     if outcome.kind != "finished":
         raise StudyEnded(outcome, folder)
     keep(matching.matched, is_final=True)
@@ -226,24 +225,19 @@ def match(
     return None if seat.local is None else seat.local.rows
 
 
-class _Ending:
-    """Write the results once, as soon as the agent is done."""
+def _finish(seat: Seat, agent: Agent, journal: Journal, writers: Writers) -> PartyFit | None:
+    """Write these files and the results of a finished agent; return the results, None for a server."""
+    folder, fit = seat.party.folder, None
+    if seat.local is not None:
+        fit, found = make_results(seat.study, agent, seat.local, folder, journal.sent, journal.received)
+        writers = {**writers, **found}
+    write_all(folder, writers)
+    return fit
 
-    def __init__(self, seat: Seat, session: Session, journal: Journal):
-        self.seat, self.session, self.journal = seat, session, journal
-        self._fit: PartyFit | None = None
 
-    def write(self) -> list[Any]:
-        """Write the results before any other agent learns that this one is done."""
-        self.fit()
-        return []
-
-    def fit(self) -> PartyFit | None:
-        seat = self.seat
-        if self._fit is None and seat.local is not None:
-            traffic = self.journal.sent, self.journal.received
-            self._fit = finish(seat.study, self.session.agent, seat.local, seat.party.folder, *traffic)
-        return self._fit
+def _mark_finished(finished: Finished, path: Path) -> None:
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(finished)))
 
 
 def restore(seat: Seat, journal: Journal) -> tuple[Session, Checkpoints]:
@@ -278,7 +272,7 @@ def carry(
     journal: Journal,
     without: Iterable[int],
     stop: Callable[[], bool],
-    then: Callable[[], list[Any]] | None,
+    then: Callable[[], list[Any]] | None = None,
     follow: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Run a session over the study's links until it ends, and record in the ledger what it sent."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from vpem.overlap import RowSummary
 from vpem.reading import free_name, write
 from vpem.simulation.model import Mixture, MixtureFit, make_problem
 from vpem.studies.columns import Local
+from vpem.studies.folder import FolderError
 from vpem.studies.matched_rows import count_own_rows
 from vpem.studies.shared import Study
 from vpem.tables import CodedTable
@@ -80,8 +82,14 @@ class PartyFit:
         return colour(self.verdict)
 
 
-def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, received: int) -> PartyFit:
-    """Make a finished agent's results and write them to its folder, each file in full or not at all."""
+Writers = dict[str, Callable[[Path], object]]
+"""Functions that write a file to a path, by the file's name."""
+
+
+def make_results(
+    study: Study, agent: Agent, local: Local, folder: Path, sent: int, received: int
+) -> tuple[PartyFit, Writers]:
+    """Return a finished agent's results, and what writes them to its folder."""
     from vpem.report import write_report
 
     found = agent.model
@@ -116,21 +124,33 @@ def finish(study: Study, agent: Agent, local: Local, folder: Path, sent: int, re
         rows=own_rows,
         is_scaled=local.units.scale is not None,
     )
+    writers: Writers = {
+        ROWS: lambda path: write_rows(path, fit.ids, fit.responsibilities),
+        VERDICT: lambda path: write_verdict(path, fit),
+    }
     if model is not None:
-        save(model, folder / MODEL, part=_part(study, agent, local, model))
+        writers[MODEL] = partial(save, model, part=_part(study, agent, local, model))
         if joint is not None:
             title = f"{study.name}: columns of {agent.name}"
             others = [str(one) for one in network.parties if str(one) != agent.name]
-            write_report(
-                _seen(model, joint[used], others),
-                _table(agent, local, used),
-                folder / REPORT,
-                title=title,
-                wording=in_study,
-            )
-    write_rows(folder / ROWS, fit.ids, fit.responsibilities)
-    write_verdict(folder / VERDICT, fit)
-    return fit
+            seen, table = _seen(model, joint[used], others), _table(agent, local, used)
+            writers[REPORT] = lambda path: write_report(seen, table, path, title=title, wording=in_study)
+    return fit, writers
+
+
+def write_all(folder: Path, writers: Writers) -> None:
+    """Write all files that can be written, each in full or not at all; then raise FolderError if one cannot."""
+    problems = []
+    for name, write_file in writers.items():
+        try:
+            write_file(folder / name)
+        except OSError as error:
+            problems.append(f"{name} ({error.strerror or error})")
+    if problems:
+        raise FolderError(
+            f"{folder}: expected to write the results of a finished study, got no {', '.join(problems)}; make room "
+            "or give permission, then run the same command again"
+        )
 
 
 def write_rows(
