@@ -170,3 +170,14 @@ def test_a_notebook_shows_the_verdict():
     assert "<b>amber</b>" in shown
     assert "8 components are too many by BIC" in shown
     assert "Try: n_components=3." in shown
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns", "n_groups"), [(300, 60, 3), (1000, 120, 4), (300, 100, 2)])
+def test_wide_groups_that_lie_apart_do_not_overlap(n_rows, n_columns, n_groups):
+    """Criteria that count shrunk covariances as free said that one component would do."""
+    rng = np.random.default_rng(1)
+    group = rng.integers(n_groups, size=n_rows)
+    X = rng.normal(size=(n_rows, n_columns)) + 2 * rng.normal(size=(n_groups, n_columns))[group]
+    model = fitted(X, n_groups, n_parties=2, shrinkage="auto", standardize=True)
+    assert not {"overlapping", "too_many_components"} & set(findings(model))
+    assert adjusted_rand_score(group, model.predict(X)) == 1

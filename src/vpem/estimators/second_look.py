@@ -81,6 +81,8 @@ class _Trial(NamedTuple):
     """Fit of a given number of components to a sample."""
 
     responsibilities: Array
+    entropy: float
+    """Mean entropy of a row's responsibilities."""
     bic: float
     icl: float
     held_out: Array
@@ -172,8 +174,9 @@ def _merge(sample: Sample, labels: Labels) -> tuple[int | None, int | None]:
     """Repeatedly merge the two components that overlap most, while BIC or ICL improves.
 
     A merged model is fitted from its labels in a few iterations, so its criteria are at best those of the optimal
-    model of that size: an improvement that is found is real. BIC counts shrunk covariances as free parameters, so a
-    smaller model is accepted by BIC only if held-out rows do not clearly prefer the larger one.
+    model of that size: an improvement that is found is real. Both count shrunk covariances as free parameters. So a
+    smaller model is accepted by BIC only if held-out rows do not clearly prefer the larger one, and by ICL only if
+    they do not, or if they prefer it by less than its components overlap.
     """
     labels = np.unique(labels, return_inverse=True)[1]
     trials: list[_Trial] = []
@@ -187,7 +190,7 @@ def _merge(sample: Sample, labels: Labels) -> tuple[int | None, int | None]:
         if len(trials) > 1:
             larger, smaller = trials[-2:]
             is_bic_better = is_bic_better and smaller.bic < larger.bic and not _is_surely_better(larger, smaller)
-            is_icl_better = smaller.icl < min(one.icl for one in trials[:-1])
+            is_icl_better = all(_is_clearer(smaller, one) for one in trials[:-1])
             by_bic = size if is_bic_better else by_bic
             by_icl = size if is_icl_better else by_icl
             if not is_bic_better and by_icl is None:
@@ -195,7 +198,7 @@ def _merge(sample: Sample, labels: Labels) -> tuple[int | None, int | None]:
         labels = _merged(trials[-1].responsibilities)
     if by_icl is None and trials:  # merging pairs can stop at a local optimum
         whole = _try(sample, np.zeros(len(labels), dtype=np.intp), 1)
-        by_icl = 1 if whole.icl < trials[0].icl else None
+        by_icl = 1 if _is_clearer(whole, trials[0]) else None
     return by_bic, by_icl
 
 
@@ -208,7 +211,8 @@ def _try(sample: Sample, labels: Labels, n_components: int) -> _Trial:
     bic = -2 * float(log_densities.mean()) * n_rows + n_parameters * np.log(n_rows)
     is_first = np.random.default_rng(0).permutation(len(X)) < len(X) // 2
     half = _fit(X[is_first], sample, labels[is_first], n_components)
-    return _Trial(responsibilities, bic, bic + 2 * entropy * n_rows, _respond(X[~is_first], network, half)[1])
+    held_out = _respond(X[~is_first], network, half)[1]
+    return _Trial(responsibilities, entropy, bic, bic + 2 * entropy * n_rows, held_out)
 
 
 def _fit(X: Array, sample: Sample, labels: Labels, n_components: int) -> Mixture:
@@ -225,6 +229,12 @@ def _is_surely_better(larger: _Trial, smaller: _Trial) -> bool:
     """True if the larger model gives held-out rows a significantly higher log-density."""
     gains = larger.held_out - smaller.held_out
     return bool(gains.mean() > SURE * gains.std() / np.sqrt(len(gains)))
+
+
+def _is_clearer(smaller: _Trial, larger: _Trial) -> bool:
+    """True if ICL prefers the smaller model, and held-out rows not the larger one by more than its overlap."""
+    overlap, gain = larger.entropy - smaller.entropy, (larger.held_out - smaller.held_out).mean()
+    return smaller.icl < larger.icl and (overlap > gain or not _is_surely_better(larger, smaller))
 
 
 def _merged(responsibilities: Array) -> Labels:
