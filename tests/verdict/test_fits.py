@@ -56,7 +56,7 @@ def test_what_is_known_before_the_run(capsys):
     X = load_breast_cancer().data
     model = VerticalGaussianMixture(2, graph="path", summation=Consensus(100), random_state=0, verbose=1)
     (finding,) = model.about_the_sum(30)
-    assert "3,777 rounds" in finding.remedy
+    assert "rounds=3777" in finding.remedy
     assert not hasattr(model, "weights_")
     model.set_params(max_iter=1)
     with pytest.warns(FitConvergenceWarning):

@@ -165,7 +165,7 @@ def test_columns_and_rounds_are_named():
     assert "up to 3 of 3 components" in finding.sentence
     (finding,) = before_the_run(0.69, 3777)
     assert "69" in finding.sentence
-    assert "3,777 rounds" in finding.remedy
+    assert "rounds=3777" in finding.remedy
     assert "exact" in before_the_run(0.69, None)[0].remedy
     assert before_the_run(0.0, None) == before_the_run(None, None) == []
 
@@ -209,6 +209,12 @@ def test_amber_tells_how_alike_the_starts_are():
         ),
         ({"converged": False}, "not_converged", "a larger --max-iter or --tol, or another --init", "max_iter or tol"),
         ({"split": 0.04, "rounds_needed": 30}, "parties_disagree", "or --graph star", 'or links = "star"'),
+        (
+            {"split": 0.04, "rounds_needed": 1030},
+            "parties_disagree",
+            "--rounds 1030, which is the default; a graph with more links; or --graph star",
+            "rounds = 1030, which is the default; a graph with more links",
+        ),
         ({"fewer_by_bic": 2}, "too_many_components", "--components 2", "components = 2"),
         (
             {"dependence": DependenceFacts(1.96, 0.99, "age", "years")},
@@ -224,6 +230,11 @@ def test_remedies_are_in_the_words_of_whoever_asked(changes, code, program, stud
     assert study in in_study(finding).remedy
     assert "_" not in in_program(finding).remedy
     assert "=" not in in_program(finding).remedy
+
+
+def test_words_of_a_sentence_are_no_options():
+    [finding] = before_the_run(0.3, 35)
+    assert in_program(finding).sentence == in_study(finding).sentence == finding.sentence
 
 
 @pytest.mark.parametrize(

@@ -433,7 +433,7 @@ def _worse(one: Severity | None, other: Severity | None) -> Severity | None:
 def _rounds(needed: int | None) -> str:
     if needed is None:
         return "a summation that is exact, or graph='star'"
-    return f"{needed:,} rounds, which is the default; a graph with more links; or graph='star'"
+    return f"rounds={needed}, which is the default; a graph with more links; or graph='star'"
 
 
 def _more_rounds(facts: Facts) -> str:

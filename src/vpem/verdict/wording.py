@@ -19,7 +19,11 @@ FIELDS = {
 }
 """Argument of the estimators to its name in the program and in study files."""
 
-ARGUMENT = re.compile(rf"\b({'|'.join(FIELDS)})\b(?:=('[^']*'|[\w.]+))?")
+NOUNS = ("graph", "rounds")
+"""Arguments that are words of sentences too; there they have no value."""
+ARGUMENT = re.compile(
+    rf"\b({'|'.join(FIELDS)})\b=('[^']*'|[\w.]+)|\b({'|'.join(name for name in FIELDS if name not in NOUNS)})\b"
+)
 FAMILIES = "VerticalMixture(families='auto')"
 IN_PROGRAM = {
     FAMILIES: "--family auto",
@@ -45,7 +49,7 @@ def in_program(finding: Finding) -> Finding:
     """Name the program's options, as `--starts 20` for `n_init=20`."""
 
     def option(found: re.Match[str]) -> str:
-        name, value = found.groups()
+        name, value = found[1] or found[3], found[2]
         shown = "" if value in (None, "True") else f" {value.strip(chr(39))}"
         return f"--{FIELDS[name].replace('_', '-')}{shown}"
 
@@ -56,7 +60,7 @@ def in_study(finding: Finding) -> Finding:
     """Name the fields of a study's shared file, as `starts = 20` for `n_init=20`."""
 
     def field(found: re.Match[str]) -> str:
-        name, value = found.groups()
+        name, value = found[1] or found[3], found[2]
         if value is None:
             return FIELDS[name]
         quoted = value.replace("'", '"') if value != "True" else "true"
