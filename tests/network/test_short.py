@@ -2,7 +2,9 @@
 
 import os
 import re
+import signal
 import subprocess
+import time
 
 import numpy as np
 
@@ -30,6 +32,21 @@ def test_three_processes_find_the_numbers_of_the_simulation(tmp_path):
         part = vpem.load(folder / "model.vpem")
         np.testing.assert_allclose(part.means_, expected.means_[:, 2 * place : 2 * place + 2], rtol=1e-9)
         np.testing.assert_allclose(part.weights_, expected.weights_, rtol=1e-9)
+
+
+def test_a_party_that_is_killed_ends_the_others_with_the_signal(tmp_path):
+    made = Clinics(tmp_path / "clinics", patience="1h")
+    command = [*PROGRAM, "study", "up", str(made.folder / "study.toml")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        while not (
+            found := subprocess.run(["pgrep", "-f", f"join.*{made.folder}/south"], capture_output=True).stdout
+        ):
+            assert running.poll() is None
+            time.sleep(0.05)
+        os.kill(int(found.split()[0]), signal.SIGKILL)
+        _, said = running.communicate(timeout=600)
+    assert running.returncode == 128 + signal.SIGKILL
+    assert said == "south ended with: signal 9, without a word; without it, north, east ended too\n"
 
 
 def test_when_one_party_cannot_begin_the_others_end_with_its_reason(tmp_path):

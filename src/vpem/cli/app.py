@@ -148,7 +148,7 @@ Id = Annotated[
     of_tables(
         "--id",
         metavar="NAMES",
-        help="Column that names the rows and joins the tables; or year,month,day; or #: the rows' numbers.",
+        help="Column that names the rows and joins the tables; or year,month,day; or @row: the rows' numbers.",
     ),
 ]
 Parties = Annotated[

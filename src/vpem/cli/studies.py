@@ -204,7 +204,10 @@ def up(
         if code != INTERRUPTED:
             rest = ", ".join(sorted(failed[1:], key=found.number))
             others = f"; without it, {rest} ended too" if rest else ""
-            err.print(plain(f"{name} ended with: {lines[name]}{others}"), highlight=False, soft_wrap=True)
+            said = lines[name] or (
+                f"signal {-code}, without a word" if code < 0 else f"exit code {code}, without a word"
+            )
+            err.print(plain(f"{name} ended with: {said}{others}"), highlight=False, soft_wrap=True)
         raise typer.Exit(code if code > 0 else 128 - code)
 
 
