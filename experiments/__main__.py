@@ -27,11 +27,11 @@ ORDER = (
 PAGE = ROOT.parent / "docs" / "experiments.md"
 INTRODUCTION = """# Experiments
 
-Everything in the paper's section "Experiments" and in its supplement, and what they leave out; each section is the page of
-one full run. To run one again: `python -m experiments.NAME`, in a smaller form and less than a minute with `--quick`; to run
-all: `python -m experiments`. An interrupted run goes on where it was. Beside each page, in `experiments/results/NAME/`, are the
-numbers behind every figure as CSV, and the figures as SVG and PNG. Data are downloaded, or read from the folder that
-`VPEM_DATA` names.
+The experiments of the paper's section "Experiments" and of its supplement, and additional ones. Each section is the page of one
+full run. `python -m experiments.NAME` repeats one experiment; with `--quick` it runs a smaller form in less than a minute.
+`python -m experiments` repeats all of them. The same command resumes an interrupted run. `experiments/results/NAME/` contains
+each page with its figures as SVG and PNG, and the numbers behind them as CSV. Data are downloaded, or read from the
+folder that `VPEM_DATA` names.
 """
 
 

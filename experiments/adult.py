@@ -288,29 +288,29 @@ def text(p: dict[str, Any], found: dict[str, Any], ways: dict[str, Any], beijing
     return f"""
 # Columns as people have them
 
-{found["rows"]:,} people of a census (UCI "Adult"). An employer has their work, a registry their family and origin, a tax office gains
-and losses; the income is kept back. Words are categories, hours are counts, gains and losses are amounts that are mostly
-zero, and the age is Gaussian: the parties found this out by themselves. K={p["n_components"]}, a star; the best of {p["n_init"]}.
+{found["rows"]:,} people of a census (UCI "Adult"). An employer has the columns about their work, a registry those about family and origin, and a tax
+office gains and losses; the income is left out of the fit. Words are categories, hours are counts, gains and losses are amounts that are
+mostly zero, and the age is Gaussian: the parties detected these families by themselves. K={p["n_components"]}, a star; the best of {p["n_init"]}.
 
 ![adult](adult.svg)
 
-**How well clusters tell the income.** No way of clustering sees the income. Each cluster's share of high incomes in one half of
-the people is the guess for the other half ({found["majority"]:.1%} would be right if all were said to earn less):
+**How well clusters predict the income.** The income is not part of any clustering. Each cluster's share of high incomes in one half of
+the people is the prediction for the other half ({found["majority"]:.1%} would be right if all were predicted to earn less):
 
 {markdown(table)}
 
-StepMix and k-prototypes see all columns in one place, and have one start. StepMix has Gaussian columns for age and hours, of gains
-and losses whether there were any (as Gaussian columns they leave it with variances of zero), and 30 iterations. Seconds are
-those of the whole fit on two cores.
+StepMix and k-prototypes see all columns in one place, and have one start. StepMix has 30 iterations and Gaussian columns for age and
+hours. Of gains and losses it has only whether there were any, because as Gaussian columns they get variances of zero. Seconds are those
+of the whole fit on two cores.
 
-**What the clusters are**, from the poorest to the richest; shares are those within the cluster:
+**What the clusters are**, ordered from the lowest to the highest income; shares are those within the cluster:
 
 {markdown(clusters)}
 
-What each party's columns tell about the cluster, in nats: {parties}.
+Information of each party's columns about the cluster, in nats: {parties}.
 
 **What the network sent.** {found["bytes"] / 1e6:,.0f} MB in {found["messages"]:,} messages, for {p["n_init"]} starts with k-means, and no column. A
-contribution has one number for each person and cluster, whatever the families are: words cost no more than numbers.
+contribution has one number for each person and cluster, for every family: words cost no more than numbers.
 
 **Rain and wind.** {beijing["rows"]:,} hours of {p["stations"]} stations in Beijing, with six pollutants (logarithms), rain and the direction of the
 wind; it rains somewhere in {beijing["rainy"]:.0%} of the hours. In the first model all columns are Gaussian; in the second rain is an
@@ -318,8 +318,9 @@ amount with zeros, and wind is an angle:
 
 {markdown(rain)}
 
-The smallest deviation of rain is that of any regime at any station, in deviations of all hours. A Gaussian regime of dry hours
-has next to none: which hours are dry then decides the regimes. In its own family, dryness is a share, and has no density.
+The smallest deviation of rain is the minimum over regimes and stations, in units of the deviation over all hours. A Gaussian regime of
+dry hours has hardly any deviation, so dry hours alone determine the regimes. In the family of amounts with zeros, dry hours are a share
+and have no density.
 """
 
 

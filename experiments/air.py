@@ -208,21 +208,21 @@ measurement. {found["iterations"]} iterations, {"converged" if found["converged"
 ![air](air.svg)
 
 **How many hours.** Of {hours["all"]:,} hours only {hours["complete"]:,} are complete. With gaps filled in by expectation and absent
-stations left out of the sum, the model covers all {hours["any value"]:,} hours in which anybody measured anything: {more:.2f} times
+stations left out of the sum, the model covers all {hours["any value"]:,} hours with a measurement at any station: {more:.2f} times
 as many. Fitted to complete hours only, the regimes' shares would be {", ".join(f"{w:.0%}" for w in found["complete_weights"])} instead of
 {", ".join(f"{w:.0%}" for w in weights)} (same labels on complete hours: adjusted Rand index {found["same_labels"]:.2f}).
 
-**What the network learns.** Each regime's medians at the stations, averaged on the log scale, in micrograms per cubic metre:
+**What the network learns.** The table shows each regime's medians at the stations, averaged on the log scale, in micrograms per cubic metre:
 
 {markdown(table)}
 
-From clean to polluted air, by PM2.5. The shares, averaged over the months, are in winter (December to February) {", ".join(f"{s:.0%}" for s in winter)}; in
+Regimes are ordered from clean to polluted air, by PM2.5. The shares, averaged over the months, are in winter (December to February) {", ".join(f"{s:.0%}" for s in winter)}; in
 summer {", ".join(f"{s:.0%}" for s in summer)}.
 
 **What it learns together.** A station by itself, with the same K, finds other regimes: its labels agree with the network's by an
-adjusted Rand index of {min(rand):.2f} to {max(rand):.2f}, and it is sure (above 95 %) of {min(sure):.0%} to {max(sure):.0%} of its hours; the network of
-{found["sure"]:.0%}. That the twelve are so much surer together is to be taken with care: given the regime, stations count as
-independent, which neighbours are not.
+adjusted Rand index of {min(rand):.2f} to {max(rand):.2f}, and one regime has a probability above 95 % in {min(sure):.0%} to {max(sure):.0%} of its hours; in the network, in
+{found["sure"]:.0%}. This large increase must be read with care: the model takes stations as independent given the regime,
+and neighbouring stations are not.
 
 Two roots' responsibilities differ by at most {found["disagreement"]:.1e}. A real network would have sent
 {found["bytes"] / 1e9:.0f} GB.

@@ -127,12 +127,12 @@ every row once, batch after batch, and updates the parameters after each.
 
 {markdown(shown)}
 
-**As the paper says**, an iteration on a batch costs only the batch's share of the bytes, and more frequent updates need
-fewer passes; here the gain is large at first and then levels off.
+**As in the paper**, an iteration on a batch costs only the batch's share of the bytes, and more frequent updates need
+fewer passes. Here the gain is large at first and then levels off.
 
-**To be said with it.** Bytes are not all: each batch's sum has the same {PAPER_ROUNDS} rounds one after the other, so that
-twenty batches wait twenty times as long for the network's latency in a pass. And a curve that is
-level need not be at its end: {10 * p["n_passes"]} iterations on all rows reach {later:.4f}, beyond everything above. The paper gives
+**Limits.** Bytes are not the only cost: the sum of each batch takes {PAPER_ROUNDS} rounds, so
+twenty batches wait twenty times as long for the network's latency in a pass. Moreover, a curve that has
+levelled off need not have converged: {10 * p["n_passes"]} iterations on all rows reach {later:.4f}, better than everything above. The paper gives
 no figure for batches.
 """)
 

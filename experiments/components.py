@@ -99,7 +99,7 @@ def run(experiment: Experiment) -> None:
 # More components
 
 The stand-in for the queues (see `cycle`): {p["fitted"]:,} rows fitted, {p["pool"] - p["fitted"]:,} kept back, five agents on a cycle,
-the best of {p["n_init"]} starts each. `reg_covar={p["reg_covar"]:g}`, as hours and weekdays are whole numbers on which a
+the best of {p["n_init"]} starts each. `reg_covar={p["reg_covar"]:g}`, because hours and weekdays are whole numbers on which a
 component could collapse.
 
 ![components](components.svg)
@@ -110,8 +110,7 @@ component could collapse.
 {gaps[one]:.3f} with K={one}, {gaps[last]:.3f} with K={last}, and smallest with K={smallest} ({gaps[smallest]:.3f}). On rows kept back it
 goes from {kept[one]:.3f} to {kept[last]:.3f}. "Increasing K should not lower the likelihood": {"it never did, with these restarts" if not falls else "it did, in spite of the restarts, at K=" + ", ".join(map(str, falls))}.
 
-**To be said with it.** EM gains from K as well, so the gap is one between two moving targets. VP-EM passes what EM reaches with K=3 once
-it has K={passed}. By BIC, EM would take K={chosen["EM"]}, VP-EM K={chosen["VP-EM"]}.
+**Limits.** EM gains from K as well, so both ends of the gap move. VP-EM exceeds the likelihood of EM with K=3 from K={passed} on. By BIC, EM should have K={chosen["EM"]}, VP-EM K={chosen["VP-EM"]}.
 """)
 
 

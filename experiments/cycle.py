@@ -122,19 +122,19 @@ def run(experiment: Experiment) -> None:
     experiment.page(f"""
 # Five agents on a cycle
 
-**The data are a stand-in.** The paper's queues of a public service are not public. In their place: {p["pool"]:,} complete
+**The data are a stand-in.** The paper's queues of a public service are not public. They are replaced by {p["pool"]:,} complete
 hours of the station {p["station"]} in Beijing with five columns ({", ".join(QUEUE_FEATURES)}),
 {len(runs)} random samples of {p["n_samples"]} rows, one column per agent, K={p["n_components"]}, {PAPER_ROUNDS} rounds for
-each sum, all methods from the same clusters of k-means. Numbers can therefore not be compared with the paper's, claims can.
+each sum. All methods start from the same clusters of k-means. So numbers cannot be compared with the paper's, but claims can.
 
 ![trajectories and marginals](cycle.svg)
 
 **As in the paper.** VP-EM rises and levels off (smallest step {falls:+.1e} per row), below EM: by {min(gaps):.2f} to
-{max(gaps):.2f} nats per row, as EM also sees how columns depend on each other. VP-EM's trajectory is that of centralized EM
+{max(gaps):.2f} nats per row, because EM also models how columns depend on each other. VP-EM's trajectory is that of centralized EM
 with block-diagonal covariances, {"to the last bit: a hundred rounds leave five agents nothing but rounding" if apart == 0 else f"up to {apart:.1e}"}. Both describe the two columns shown about equally well.
 
-**To be said with it.** Three Gaussians are a coarse picture of these columns, for EM too: the histograms have more shape than
-the curves. Components repaired on the way: {sum(f["repairs"] for f in runs)}.
+**Limits.** Three Gaussians describe these columns only coarsely, for EM too: the histograms have more structure than
+the curves. Components repaired during the fits: {sum(f["repairs"] for f in runs)}.
 """)
 
 

@@ -207,27 +207,27 @@ def run(experiment: Experiment) -> None:
     experiment.page(f"""
 # Hubs of several hops
 
-The sparse network of the first experiment with {p["n_samples"]:,} rows, and as many that are kept back. "Busiest root":
+The sparse network of the first experiment with {p["n_samples"]:,} rows, and as many that are kept back (held out). "Busiest root":
 multiplications for its block's densities in one iteration, rows x K x columns squared; an M-step costs as much again.
 
 {markdown(shown)}
 
 ![hops](hops.svg)
 
-**As the paper expects**, more hops mean wider blocks (and fewer, but for the splinters that the greedy rule leaves) and a
-larger likelihood, from {fits[0]["log_likelihood"]:.1f} with none to {fits[max(fits)]["log_likelihood"]:.1f} per row when one root has everything. Rows kept back are explained best with
+**As the paper expects**, more hops mean wider blocks (and fewer, except for the small remainders that the greedy rule leaves) and a
+larger likelihood, from {fits[0]["log_likelihood"]:.1f} with none to {fits[max(fits)]["log_likelihood"]:.1f} per row when one root has all columns. The likelihood of the rows kept back is highest with
 {best} hop{"s" if best != 1 else ""}: {fits[best]["held_out"]:.1f} per row.
 
-**The price.** Already one hop takes {fits[1]["columns_shared"]} of {p["n_agents"]} columns out of their agents' hands; what
-a sum costs stays the same, as all agents take part in every round; most of what is "sent in all" are the sums of the k-means
-with which a fit starts, and it needs more or fewer of them. The work moves
-to few roots: with {max(fits)} hops one of them does {fits[max(fits)]["root_work"] / fits[0]["root_work"]:,.0f} times what an agent
+**The price.** Already one hop takes {fits[1]["columns_shared"]} of {p["n_agents"]} columns away from their agents. The
+cost of a sum stays the same, because all agents take part in every round. Most of the traffic ("sent in all") is the sums of the
+k-means with which a fit starts, and their number varies. The work is concentrated
+at few roots: with {max(fits)} hops one of them does {fits[max(fits)]["root_work"] / fits[0]["root_work"]:,.0f} times what an agent
 does with none.
 
 ![sparsity](sparsity.svg)
 
-The supplement's nine agents (its picture is not in its text: this network has the hubs and roots that the text gives for one
-hop), the hubs that the greedy rule finds, and the blocks that they allow in every covariance.
+The figure shows the supplement's nine agents, the hubs that the greedy rule finds, and the blocks that they allow in every
+covariance. (The text of the supplement does not define its network: this one has the hubs and roots that the text gives for one hop.)
 """)
 
 

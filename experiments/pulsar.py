@@ -178,10 +178,10 @@ def run(experiment: Experiment) -> None:
     experiment.page(f"""
 # Pulsar candidates
 
-17,898 candidates, eight columns at eight agents, two clusters; accuracy under the better of the two matchings with the
-classes. Mean and range over {p["draws"]} draws: of the graph (geometric and scale-free, mean degree 4), of the ties between
-equally large hubs, and of the start. {p["rounds"]} rounds for each sum, tol={p["tol"]:g}. "Sent" is what the fit put on the
-network.
+17,898 candidates, eight columns at eight agents, two clusters. The accuracy is that of the better of the two matchings with the
+classes: mean and range over {p["draws"]} draws: of the graph (geometric and scale-free, mean degree 4), of the ties between
+equally large hubs, and of the start. {p["rounds"]} rounds for each sum, tol={p["tol"]:g}. "Sent" is the traffic of the
+fit.
 
 ## Raw features, as in the paper
 
@@ -189,27 +189,28 @@ network.
 
 ![accuracy](accuracy.svg)
 
-Dots are draws, black marks the paper's Table 1, the dashed line is calling nothing a pulsar.
+Dots are draws, black marks are the paper's Table 1, and the dashed line is the accuracy of labelling nothing as a pulsar.
 
 **Where it agrees.** The order k-means < EM, VP-EM; k-means' own number, and EM's up to the stopping rule (84.3 with
-scikit-learn's default `tol=1e-3`). The paper does not say how many hops it
-takes; with one, its numbers compare with our draws like this: {"; ".join(compared)}.
+scikit-learn's default `tol=1e-3`). The paper does not give its number of
+hops. With one hop, its numbers compare with our draws as follows: {"; ".join(compared)}.
 
 **Where it does not.** That VP-EM outperforms EM holds in every draw without hops and on the cycle; on the two other
-networks with one hop it depends on the draw, and a single network, as in the paper's table, can come out on either side. And what no table should leave out: **calling nothing a pulsar is right for {nothing:.1f} %** of the
+networks with one hop it depends on the draw, so a single network, as in the paper's table, can give either result. One number is missing from the
+paper's table: **labelling nothing as a pulsar is right for {nothing:.1f} %** of the
 candidates, more than any method on raw features ({best:.1f} % in its best draw), and the adjusted Rand index of all k-means
 is below 0: their clusters have less to do with the classes than chance. The paper bounds Ding et al.'s algorithm by
 centralized k-means instead of running it. Here it runs: one message per agent, {ding} %, a little above the "bound", which
-for an accuracy is none; with eight local clusters it is anywhere from {min(fine):.1f} to {max(fine):.1f} %.
+does not bound the accuracy. With eight local clusters it ranges from {min(fine):.1f} to {max(fine):.1f} %.
 
 ## Standardized features
 
 {markdown(shown["standardized"])}
 
 With every column divided by its deviation, k-means reaches {kmeans["standardized"]} % (raw: {kmeans["raw"]} %), and every kind of
-k-means here, Ding et al.'s with a few bytes a row among them, is better than every mixture. **The paper's
-comparison holds for raw features only**, where one column deviates by 107 and no other by more than 30, so that it decides what k-means does. A mixture with covariances of
-its own does not depend on the scale but for its start, so the mixtures' numbers hardly change.
+k-means here is better than every mixture, also Ding et al.'s with a few bytes per row. **The paper's
+comparison holds for raw features only**, where one column has a deviation of 107 and no other more than 30, so that this column dominates k-means. A mixture with its own
+covariances depends on the scale only through its start, so the mixtures' numbers hardly change.
 
 ![networks](networks.svg)
 """)

@@ -166,22 +166,23 @@ def run(experiment: Experiment) -> None:
 # Rounds of consensus
 
 {p["n_agents"]} agents on three networks, {p["n_samples"]:,} rows, {p["n_iterations"]} iterations from one start; Metropolis
-weights. Mismatch of a sum: the largest difference to the exact sum at any agent, relative to no rounds at all. Mismatch of a
-fit: to the same fit with exact sums; of the parameters, the largest of means (absolute), variances (relative) and weights.
+weights. The mismatch of a sum is the largest difference to the exact sum at any agent, relative to that without any round. The
+mismatch of a fit is the difference to the same fit with exact sums. That of the parameters is the largest one of means (absolute),
+variances (relative) and weights.
 
 ![rounds](rounds.svg)
 
 {markdown(shown)}
 
-**The abstract's claim holds**, once the rounds are many enough: sums and parameters approach the exact ones exponentially, at the
+**The abstract's claim holds** with enough rounds: sums and parameters approach the exact ones exponentially, at the
 rate of the mixing matrix's second largest eigenvalue, down to rounding. The likelihood does so at about the square of that
 rate or faster on the geometric networks, a little slower on the cycle: near a maximum it depends on the parameters' error
 only to second order. With few rounds the mismatch of a fit is far
-larger than that of one sum, since responsibilities saturate: a log-likelihood that is wrong by 10 decides a row. Where a curve
-ends, the mismatch is zero, or nothing but rounding: the simulation takes the exact sum once nothing else survives.
+larger than that of one sum, because responsibilities saturate: an error of 10 in a log-likelihood decides the label of a row. Where a curve
+ends, the mismatch is zero or below rounding: the simulation uses the exact sum once all deviations from it are below rounding.
 
-**What it means for "100 rounds".** They are plenty on a dense network of this size and too few on the cycle, whose rate is
-{found["cycle"]["rate"]:.4f}: a mismatch shrinks there by half in {np.log(0.5) / np.log(found["cycle"]["rate"]):.0f} rounds.
+**What it means for "100 rounds".** They are more than enough on a dense network of this size and too few on the cycle, whose rate is
+{found["cycle"]["rate"]:.4f}: there, a mismatch is halved in {np.log(0.5) / np.log(found["cycle"]["rate"]):.0f} rounds.
 {"Fits that broke down with too few rounds: " + "; ".join(failed) + "." if failed else "No fit broke down, even with one round."}
 """)
 

@@ -203,20 +203,20 @@ standardized (`standardize=True`), as the program does by default; likelihoods a
 
 ![shrinkage](shrinkage.svg)
 
-**The rule.** `shrinkage="auto"` adds to each component, as it were, d + 1 rows of the covariance that all components have in
-common, where d is the number of the block's columns. The amount fades out between 10 and 100 rows for each column.
+**The rule.** `shrinkage="auto"` acts like adding d + 1 rows with the covariance that all components have in
+common to each component, where d is the number of the block's columns. The amount decreases to zero between 10 and 100 rows per column.
 
-**Beside `tied` with `oas`.** On average over the splits, "auto" is {"never worse" if not worse else "worse on " + ", ".join(worse)}; it is above by {min(above.values()):.2f} to
-{max(above.values()):,.2f} per row. Of the single splits it is below in {sum(gap < 0 for gap in splits)} of {len(splits)}, by {max(0.0, -min(splits)):.2f} at most.
-The rule was chosen on the other data; {", ".join(p["later"])} came after it, where it is above by {", ".join(f"{above[name]:.2f}" for name in p["later"])}.
+**Compared with `tied` and `shrinkage="oas"`.** On average over the splits, "auto" is {"never worse" if not worse else "worse on " + ", ".join(worse)}; it is better by {min(above.values()):.2f} to
+{max(above.values()):,.2f} per row. Of the single splits, it is worse in {sum(gap < 0 for gap in splits)} of {len(splits)}, by {max(0.0, -min(splits)):.2f} at most.
+The rule was chosen on the other data sets. The data sets {", ".join(p["later"])} were added afterwards; on these it is better by {", ".join(f"{above[name]:.2f}" for name in p["later"])}.
 
-**Well-posed blocks** are left alone: on {", ".join(alone) or "none"} it is the same as "full" to 0.005 per row. The smallest component has
+**Well-posed blocks** are left unchanged: on {", ".join(alone) or "none"} it is the same as "full" to 0.005 per row. The smallest component has
 from {min(least.values()):.1f} to {max(least.values()):,.0f} rows for each column of the widest block.
 
-**To be said with it.** It is no optimum. Without any shrinkage, "full" is better on {", ".join(lost) or "none"}; there, components have few
-rows, and covariances that differ a lot. A rule that sees this from the rows alone was not found: the Ledoit-Wolf amount in place of
-the fixed one was, in a first trial of three splits, better on some of these and worse on others; half as many added rows were better
-on most, but worse than `tied` with `oas` on wine with one party. On classes, which no fit has seen, the order differs:
+**Limits.** The rule is not optimal. Without any shrinkage, "full" is better on {", ".join(lost) or "none"}; there, components have few
+rows and very different covariances. We have not found a rule that detects this from the rows alone. In a first trial of three splits, the
+Ledoit-Wolf amount in place of the fixed one was better on some of these and worse on others. Half as many added rows were better
+on most, but worse than `tied` with `oas` on wine with one party. For the agreement with classes, which no fit has seen, the order differs:
 
 {markdown(agreed)}
 """)

@@ -1,4 +1,4 @@
-"""What repeated sums tell: one party against the total of the others, over whole fits under masks."""
+"""What repeated sums reveal: one party against the total of the others, over whole fits under masks."""
 
 from __future__ import annotations
 
@@ -138,22 +138,22 @@ def run(experiment: Experiment) -> None:
         for n, d in cases
     ]
     experiment.page(f"""
-# What repeated sums tell
+# What repeated sums reveal
 
-Under masks every party sees the total of all terms in every iteration, and can subtract its own. This is what the total of
-the *others* tells of one of them: a linear regression of that party's columns on the log-ratios of the others, fitted to half
-of the rows, and R^2 in the other half ({p["n_samples"]:,} rows, {p["n_components"]} components, means of {p["draws"]} draws; the worst and the best column).
-The attacker is given the columns of half of the rows: who has fewer known rows recovers no more than that.
+Under masks every party sees the total of all terms in every iteration, and can subtract its own. This experiment measures what the
+total of the *others* reveals about one of them. A linear regression of that party's columns on the log-ratios of the others is
+fitted to half of the rows. The table shows R^2 in the other half ({p["n_samples"]:,} rows, {p["n_components"]} components, means of {p["draws"]} draws; the worst and the best column).
+The attacker knows the columns of half of the rows; with fewer known rows, it recovers no more than this.
 
 ![sums](sums.svg)
 
 {markdown(table)}
 
-Parties are independent within a component here, as the model assumes. What is left of the responsibilities is what any
-participant of any clustering learns: the group of a row tells of its values. The sums tell more: in every iteration the weights of a party's columns
-in the total are others, and each sum is another equation for the same row.
+Parties are independent within a component here, as the model assumes. The responsibilities alone show what a participant of any
+clustering learns: the group of a row contains information about its values. The sums reveal more: in every iteration a party's columns
+have other weights in the total, and each sum is another equation for the same row.
 
-**What lowers it**: more parties; more columns for each; fewer sums (a larger `tol`, `accelerate="squarem"`, few starts).
+**R^2 is lower** with more parties, more columns for each, or fewer sums (a larger `tol`, `accelerate="squarem"`, few starts).
 """)
 
 

@@ -136,7 +136,7 @@ def run(experiment: Experiment) -> None:
 
 {p["n_agents"]} agents with one column each, {p["n_samples"]:,} rows of a random mixture of {p["n_components"]} components
 with dense covariances, {len(dense)} networks of mean degree {p["dense_degree"]:g} and one of {p["sparse_degree"]:g}, 100
-rounds of consensus for each sum. All methods begin at the same random rows. The paper does not say how its mixture was
+rounds of consensus for each sum. All methods start from the same random rows. The paper does not describe how its mixture was
 drawn; ours is in `vpem.datasets.make_network_mixture`.
 
 ![networks](networks.svg)
@@ -147,14 +147,14 @@ drawn; ours is in `vpem.datasets.make_network_mixture`.
 agents: the gap is {min(gap):.1f} to {max(gap):.1f} nats per row. The smallest step of VP-EM is {falls["VP-EM"]:+.1e}
 (EM {falls["EM"]:+.1e}, block-diagonal EM {falls["block-diagonal EM"]:+.1e}): none falls beyond rounding.
 
-**What the paper says without a figure.** VP-EM follows centralized EM with block-diagonal covariances: the two
+**What the paper states without a figure.** VP-EM follows centralized EM with block-diagonal covariances: the two
 trajectories differ by at most {max(apart[:-1]):.1e} per row on the dense networks and {apart[-1]:.1e} on the sparse one.
 
 **Where a hundred rounds are not "an infinite number".** On the dense networks two roots' responsibilities for a row differ
 in the end by at most {max(disagreement[:-1]):.1e}; on the sparse network by up to {disagreement[-1]:.1e}, so that a row can belong to
-one component at one root and to another elsewhere. The likelihood shows little of it. A hundred rounds leave
-{rates[0] ** PAPER_ROUNDS:.1e} of an error on the first dense network and {rates[1] ** PAPER_ROUNDS:.2f} on the sparse one; for a millionth
-it would take {np.log(1e-6) / np.log(rates[1]):.0f} rounds there.
+one component at one root and to another elsewhere. The likelihood hardly shows this. After a hundred rounds,
+{rates[0] ** PAPER_ROUNDS:.1e} of an error remains on the first dense network, and {rates[1] ** PAPER_ROUNDS:.2f} on the sparse one; to reduce
+it to a millionth would take {np.log(1e-6) / np.log(rates[1]):.0f} rounds there.
 
 **Not in the paper.** A fit of {p["n_iterations"]} iterations took {seconds["EM"]:.0f} s for EM, {seconds["VP-EM"]:.0f} s for
 VP-EM and {seconds["block-diagonal EM"]:.1f} s for block-diagonal EM, simulated on one machine. On a real network the

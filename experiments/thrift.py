@@ -221,10 +221,10 @@ def run(experiment: Experiment) -> None:
     experiment.page(f"""
 # Bytes of a whole fit
 
-Bytes of a fit, start included, until the certificate holds: one more exact step gains at most 1e-6 per row, and the parties'
-responsibilities differ by at most 1e-6. They are given in tables: how often the whole float64 table could have been sent
-instead. `tol` is lowered tenfold, from {p["tols"][0]:g} to {p["tols"][-1]:g}, until the certificate holds; only the last fit counts, as if its
-`tol` had been known. For `Consensus("auto")`, whose parties agree the better the longer EM goes on, it is lowered from {p["tols of"][AUTO][0]:g} to {p["tols of"][AUTO][-1]:g}.
+The traffic of a fit, start included, until the certificate holds: one more exact step gains at most 1e-6 per row, and the parties'
+responsibilities differ by at most 1e-6. The unit is a table: the number of times that the whole float64 table could have been
+sent instead. `tol` is lowered tenfold, from {p["tols"][0]:g} to {p["tols"][-1]:g}, until the certificate holds; only the last fit counts, as if its
+`tol` had been known. For `Consensus("auto")`, whose parties agree better the longer EM continues, it is lowered from {p["tols of"][AUTO][0]:g} to {p["tols of"][AUTO][-1]:g}.
 Medians over {p["starts"]} starts (and as many graphs, where these are drawn), with the range. "Less than the paper" compares
 with what the paper's {PAPER_ROUNDS} rounds send until the same or, where their certificate never holds, with the smallest `tol`.
 `thrift.csv` has these fits, `before.csv` those with a larger `tol`.
@@ -233,16 +233,16 @@ with what the paper's {PAPER_ROUNDS} rounds send until the same or, where their 
 
 ![frontier](frontier.svg)
 
-A point has the medians of all fits with one `tol`; with smaller ones, only of the starts whose certificate had not held
-before. Less than {LEAST_SHOWN:g} is shown as that.
+A point shows the medians of all fits with one `tol`; for smaller values, only of the starts whose certificate did not hold
+before. Values below {LEAST_SHOWN:g} are shown as this value.
 
 Beijing has all hours, gaps included. The ring of five has the stand-in of the paper's data. The hundred agents hold one
-column each of 10,000 drawn rows. Log-likelihoods are means over the starts: starts that end in another optimum show there.
+column each of 10,000 drawn rows. Log-likelihoods are means over the starts, so starts that end in another optimum affect them.
 
 ## Acceleration, start by start
 
-`accelerate="squarem"` beside plain EM from the same start, both with `Differences(Tree())` and until the certificate holds. An end
-counts as better or worse if the log-likelihoods differ by more than 1e-5 per row.
+`accelerate="squarem"` is compared with plain EM from the same start, both with `Differences(Tree())` and until the certificate holds.
+A result counts as better or worse if the log-likelihoods differ by more than 1e-5 per row.
 
 {markdown(paired(found))}
 """)
