@@ -1,4 +1,4 @@
-"""Rings of 5 processes: what links cost beside bare zenoh and bare sockets, which move the same bytes, in one run.
+"""Cost of links compared with bare zenoh and bare sockets: rings of 5 processes that move the same bytes, in one run.
 
 Each process sends a message to both neighbours and waits for theirs, round after round. Times are those of a round,
 the median of several turns; processor time is of all processes together, and says more where others use the machine

@@ -1,7 +1,7 @@
 """Whole studies as processes over mTLS on this machine: 8 parties of HTRU2 on a ring, 30 parties, a million rows.
 
 For each iteration: seconds, processor time of all processes and how much of it is the agents' own (maths, encoding,
-checkpoints; the rest is links, zenoh and TLS), bytes sent beside what `vpem plan` expects.
+checkpoints; the rest is links, zenoh and TLS), bytes sent and expected by `vpem plan`.
 `python benchmarks/studies.py`, or only some of it: `python benchmarks/studies.py million lines`
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 TURNS = 5
-"""Of large studies and of what is beside them."""
+"""Of large studies and of the processes that they are compared with."""
 
 
 def measure(study):
@@ -82,7 +82,7 @@ def show(name, X, links, adding, n_iterations, **more):
 
 
 def show_line(adding, n_rows, n_iterations, *, megabits=None, delay=0.0):
-    """A path of three over lines of known speed: seconds of an iteration beside `vpem plan`'s estimate.
+    """A path of three over lines of known speed: seconds of an iteration, and `vpem plan`'s estimate.
 
     Machines with slow lines are network namespaces (root only); delays come from proxies.
     """
@@ -122,7 +122,7 @@ def show_line(adding, n_rows, n_iterations, *, megabits=None, delay=0.0):
 
 
 def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=5, n_iterations=12):
-    """Two parties with many rows: an iteration beside the simulation's pass over one block, and memory.
+    """Two parties with many rows: an iteration compared with the simulation's pass over one block, and memory.
 
     Both take turns, and the median of the turns counts. Two processes simulate at a time, as two parties share the
     machine's memory; and one, which has it for itself. Components whose means are spread by three deviations are told
@@ -153,9 +153,9 @@ def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=
     spans = f"{np.median(ratios):.2f} x the simulation ({ratios.min():.2f} to {ratios.max():.2f} in {TURNS} turns)"
     print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s: {spans}")
     ratios = found[:, 2] / 2 / lone[:, 1]
-    print(f"  beside one simulation at a time {np.median(ratios):.2f} x ({ratios.min():.2f} to {ratios.max():.2f})")
+    print(f"  relative to one simulation at a time {np.median(ratios):.2f} x ({ratios.min():.2f} to {ratios.max():.2f})")
     print(
-        f"  sent {sent / 1e6:.1f} MB; memory {memory:.2f} x (columns + responsibilities) beside a bare process",
+        f"  sent {sent / 1e6:.1f} MB; memory {memory:.2f} x (columns + responsibilities) beyond a bare process",
         flush=True,
     )
 

@@ -1,4 +1,4 @@
-"""An iteration with each kind of sum beside the paper's hundred rounds, on a sparse network of 100 parties.
+"""An iteration with each kind of sum, compared with the paper's hundred rounds, on a sparse network of 100 parties.
 
 The sums take turns, forwards and backwards; an iteration's time is the difference between a long fit and a short one.
 `python benchmarks/sums.py`, two minutes; `make bench` has the same in its table, from fewer turns.
@@ -43,7 +43,7 @@ def main() -> None:
         for name in sorted(WAYS, reverse=bool(turn % 2)):
             found[name].append(iteration(fits[name]))
     rounds = np.array(found["Consensus(100)"])
-    print(f"| one iteration, medians of {TURNS} turns | time | processor | time beside 100 rounds | processor |")
+    print(f"| one iteration, medians of {TURNS} turns | time | processor | time relative to 100 rounds | processor |")
     print("|---|---|---|---|---|")
     for name, turns in found.items():
         seconds, processor = 1000 * np.median(turns, axis=0)
