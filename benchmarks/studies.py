@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 TURNS = 5
-"""Of large studies and of the processes that they are compared with."""
+"""Number of turns of large studies and of their comparisons."""
 
 
 def measure(study):
@@ -153,7 +153,7 @@ def show_large(adding, spread=3.0, n_rows=1_000_000, n_columns=10, n_components=
     spans = f"{np.median(ratios):.2f} x the simulation ({ratios.min():.2f} to {ratios.max():.2f} in {TURNS} turns)"
     print(f"  processor, each party {cpu / 2:.2f} s, of it the agent {own / 2:.2f} s: {spans}")
     ratios = found[:, 2] / 2 / lone[:, 1]
-    print(f"  relative to one simulation at a time {np.median(ratios):.2f} x ({ratios.min():.2f} to {ratios.max():.2f})")
+    print(f"  relative to one simulation {np.median(ratios):.2f} x ({ratios.min():.2f} to {ratios.max():.2f})")
     print(
         f"  sent {sent / 1e6:.1f} MB; memory {memory:.2f} x (columns + responsibilities) beyond a bare process",
         flush=True,
