@@ -167,7 +167,7 @@ def test_show_names_few_of_many_columns_and_parties(monkeypatch):
     best = vpem.load("single").importance(by="party")["party"][:12].tolist()
     lines = shown.split(" party ")[1].splitlines()[1:13]
     assert [line.split()[0] for line in lines] == sorted(best), "the most informative ones, in their order"
-    assert "and 18 more parties, which tell less; --top 30 shows all" in shown
+    assert "and 18 more parties with less information; --top 30 shows all" in shown
     assert all(name in said("show", "single", "--top", 30).split(" party ")[1] for name in names)
     Path("two.toml").write_text(f"[parties]\none = {names[:29]}\nother = {names[29:]}\n".replace("'", '"'))
     said("fit", "wide.csv", "--parties", "two.toml", "-k", 2, "-o", "two", "--family", "auto", "--starts", 1)
@@ -179,7 +179,7 @@ def test_show_names_few_of_many_columns_and_parties(monkeypatch):
 def test_predict_does_not_vouch_for_a_fit_that_is_not_sound():
     fit("--max-iter", 1, "--tol", 0)
     told = re.sub(r"\s+", " ", said("predict", "model", "people.csv", "--id", "person"))
-    assert "whose fit has the verdict amber; vpem show tells why" in told
+    assert "whose fit has the verdict amber; vpem show has the reasons" in told
 
 
 # Rows

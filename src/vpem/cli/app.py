@@ -80,7 +80,7 @@ def check_can_draw(picture: Path | None) -> None:
 @app.callback(invoke_without_command=True)
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version, and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     """Options of all commands."""
     state["debug"] = debug
@@ -148,15 +148,13 @@ Id = Annotated[
     of_tables(
         "--id",
         metavar="NAMES",
-        help="Column that names the rows and joins the tables; or year,month,day; or @row: the rows' numbers.",
+        help="Column of row ids, by which tables are joined; or year,month,day; or @row: the rows' numbers.",
     ),
 ]
 Parties = Annotated[
     Path | None, of_tables(metavar="FILE", help="TOML file: a table [parties], each with a list of its columns.")
 ]
-Ignore = Annotated[
-    list[str], of_tables(metavar="NAMES", help="Columns to leave out, as name,station; may be repeated.")
-]
+Ignore = Annotated[list[str], of_tables(metavar="NAMES", help="Columns to leave out: name,station; may be repeated.")]
 Family = Annotated[
     list[str],
     of_tables(
@@ -181,24 +179,24 @@ Label = Annotated[
 ]
 Header = Annotated[
     bool | None,
-    of_tables("--header/--no-header", help="Whether a CSV file begins with names.", show_default="found out"),
+    of_tables("--header/--no-header", help="Whether a CSV file has a header.", show_default="detected"),
 ]
 Separator = Annotated[
     str | None,
-    of_tables(metavar="MARK", help="Between the values of a CSV file: , ; | or tab.", show_default="found out"),
+    of_tables(metavar="MARK", help="Separator of a CSV file: , ; | or tab.", show_default="detected"),
 ]
 Decimal = Annotated[
-    str | None, of_tables(metavar="MARK", help="Decimal mark of a CSV file: . or ,", show_default="found out")
+    str | None, of_tables(metavar="MARK", help="Decimal mark of a CSV file: . or ,", show_default="detected")
 ]
 Encoding = Annotated[
-    str | None, of_tables(metavar="NAME", help="Of a CSV file, as utf-8 or latin-1.", show_default="found out")
+    str | None, of_tables(metavar="NAME", help="Encoding of a CSV file: utf-8, latin-1.", show_default="detected")
 ]
 Gaps = Annotated[
     list[str],
     of_tables(
         "--gaps",
         metavar="WORDS",
-        help="Words that are gaps in CSV files, as NA,?,-999, or of one column, as country=NA; may be repeated.",
+        help="Words that are gaps in CSV files: NA,?,-999, or in one column: country=NA; may be repeated.",
         show_default="NA, NaN, null ...; among numbers also ? - . none",
     ),
 ]
@@ -251,7 +249,7 @@ Covariance = Annotated[
 Seed = Annotated[int, of_model(metavar="N", callback=check_seed, help="The same seed gives the same result.")]
 Starts = Annotated[int, of_model("--starts", metavar="N", help="Number of starts, of which the best is kept.")]
 Tol = Annotated[float, of_model(metavar="X", help="Change of the log-likelihood per row below which a fit ends.")]
-MaxIter = Annotated[int, of_model(metavar="N", help="Iterations at most.")]
+MaxIter = Annotated[int, of_model(metavar="N", help="Maximum number of iterations.")]
 RegCovar = Annotated[float, of_model(metavar="X", help="Added to every variance.")]
 Shrinkage = Annotated[
     str,
@@ -281,4 +279,4 @@ Init = Annotated[
         autocompletion=completing(*STARTS),
     ),
 ]
-BatchSize = Annotated[int | None, of_model(metavar="N", help="Rows in a batch (incremental EM); all, if not given.")]
+BatchSize = Annotated[int | None, of_model(metavar="N", help="Rows in a batch (incremental EM); by default all.")]

@@ -61,7 +61,7 @@ def describe_clusters(model: VerticalMixture, top: int) -> None:
     say("mean ± deviation (distance from everyone, in everyone's deviations)")
     if found.categories:
         say("of categories: the one whose share is farthest above everyone's, and its share")
-    say(f"nats: what a column tells about the component; {entropy(found.shares):.2f} would tell it for sure")
+    say(f"nats: information of a column about the component; at most {entropy(found.shares):.2f}")
     say("")
 
 
@@ -142,7 +142,7 @@ def describe_certainty(model: VerticalMixture, found: Certainty) -> None:
     say(f"{line}; expected to be confused: {', '.join(pairs)}" if pairs else line)
     colour, _ = verdict_of(model)
     verdict = "was not judged" if colour is None else f"has the verdict {colour}"
-    more = "" if colour in (None, "green") else "; vpem show tells why"
+    more = "" if colour in (None, "green") else "; vpem show has the reasons"
     say(f"these probabilities hold as far as the model does, whose fit {verdict}{more}")
 
 

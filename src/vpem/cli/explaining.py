@@ -58,13 +58,13 @@ def impute(
     encoding: Encoding = None,
     gaps: Gaps = [],  # noqa: B006
     deviations: Annotated[
-        bool, typer.Option("--deviations", help="Add columns of how far off values may be.")
+        bool, typer.Option("--deviations", help="Add columns with the standard deviations of imputed values.")
     ] = False,
     output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("imputed.csv"),
 ) -> None:
-    """Fill the gaps of tables with what a model expects there, given the rest of the row.
+    """Fill the gaps of tables with the values that a model expects, given the rest of the row.
 
-    Columns of a party that is not in the tables are filled in as a whole.
+    All columns of a party without a table are filled in.
 
     Example: `vpem impute model.vpem people.csv --id person --deviations -o imputed.csv`
     """
@@ -101,8 +101,8 @@ def compare(
 ) -> None:
     """Compare models side by side; with tables, on the same rows.
 
-    Without a table the log-likelihood, per row, is the one of each model's own fit. With tables it is that of their
-    rows, with BIC and AIC (the smaller, the better) and how far the labels agree (adjusted Rand index, 1: the same).
+    Without tables, the log-likelihood per row is that of each model's own fit. With tables, it is that of their
+    rows, with BIC and AIC (smaller is better) and the agreement of the labels (adjusted Rand index, 1: the same).
 
     Example: `vpem compare star.vpem ring.vpem people.csv --report compare.html`
     """

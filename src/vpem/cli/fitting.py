@@ -265,12 +265,12 @@ def predict(
     decimal: Decimal = None,
     encoding: Encoding = None,
     gaps: Gaps = [],  # noqa: B006
-    unusual: Annotated[int, of_results(metavar="N", min=0, help="Also name so many rows that fit worst.")] = 0,
+    unusual: Annotated[int, of_results(metavar="N", min=0, help="Also list the N rows that fit worst.")] = 0,
     output: Annotated[Path, of_results("--out", "-o", metavar="FILE", help="CSV or Parquet.")] = Path("scores.csv"),
     party: OwnFile = None,
     server: Server = False,
     n_rows: Annotated[
-        int | None, typer.Option("--rows", metavar="N", help="For the server of a star: how many new rows.")
+        int | None, typer.Option("--rows", metavar="N", help="For the server of a star: number of new rows.")
     ] = None,
     insecure: Insecure = False,
     family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
@@ -279,7 +279,7 @@ def predict(
     """Give every row its component, each component's probability, and its log-density, as in these examples.
 
     - `vpem predict model.vpem people.csv --id person -o scores.csv`
-    - `vpem predict study.toml --party clinic.toml new.csv` (every party does so, with its columns of the same rows)
+    - `vpem predict study.toml --party clinic.toml new.csv` (run by every party, with its columns of the same rows)
     """
     from vpem.meaning import make_certainty
 

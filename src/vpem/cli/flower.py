@@ -19,7 +19,7 @@ app.add_typer(flower, name="flower")
 @plainly
 def init(
     study: Annotated[Path, typer.Argument(help="The shared file of a study, a star.")],
-    folder: Annotated[Path, typer.Argument(help="For the app; it must not have one yet.")] = Path("flower-app"),
+    folder: Annotated[Path, typer.Argument(help="New folder for the app.")] = Path("flower-app"),
     keys: Annotated[
         bool, typer.Option("--keys", help="Make keys for all parties on this machine, for a simulation.")
     ] = False,
@@ -29,8 +29,8 @@ def init(
     - `vpem flower init study.toml`
     - `flwr run flower-app`
 
-    Where the file says nothing else, the study gets what takes few rounds: one start from labels (random under masks)
-    and squarem. All parties use the copy of study.toml that is in the app's folder.
+    Missing fields get values that take few rounds: one start from labels (random under masks) and squarem.
+    All parties use the copy of study.toml that is in the app's folder.
     """
     from vpem.flower.app_folder import write_app
     from vpem.flower.server import most_time

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from vpem.studies.joining import StudyEnded
 
 STAYED_AWAY, REFUSED = 4, 5
-"""Exit codes if a party stayed away, and if this one was refused."""
+"""Exit codes if a party was unreachable, and if this one was refused."""
 
 SharedFile = Annotated[Path, typer.Argument(help="The file that all parties share.")]
 OwnFile = Annotated[Path | None, typer.Option("--party", help="The party's own file.")]
 Server = Annotated[bool, typer.Option("--server", help="Be the server of a star.")]
 OwnFamily = Annotated[
     list[str],
-    typer.Option("--family", help="Family of a column of this party, as rain=zeros, before what its own file says."),
+    typer.Option("--family", help="Family of a column of this party, such as rain=zeros; replaces that of its file."),
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Plain TCP without certificates.")]
 Without = Annotated[
     list[str],
     typer.Option(
-        help="Go on without this party, which will not come back; all its neighbours must say so, under masks all."
+        help="Continue for good without this party; all its neighbours must do the same, under masks all parties."
     ),
 ]
 
@@ -46,7 +46,7 @@ def join(
     insecure: Insecure = False,
     family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
     without: Without = [],  # noqa: B006
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the last state; all parties must.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the saved state; all parties must.")] = False,
     log: Annotated[Path | None, typer.Option(help="File for the log, lines of JSON.")] = None,
     strict: Strict = False,
 ) -> None:
@@ -56,8 +56,8 @@ def join(
     - `vpem join study.toml --party clinic.toml --family rain=zeros`
     - `vpem join study.toml --server --party server.toml`
 
-    Ctrl-C ends it; the same command goes on. Exit codes: 0 done, 1 error, 3 verdict red (--strict), 4 a party stayed
-    away, 5 refused, 130 interrupted.
+    Ctrl-C ends it; the same command resumes. Exit codes: 0 done, 1 error, 3 verdict red (--strict), 4 a party was
+    unreachable, 5 refused, 130 interrupted.
     """
     from vpem.cli.process import own_process
     from vpem.studies.joining import StudyEnded
@@ -156,10 +156,10 @@ def watching() -> Iterator[Any]:
 @app.command()
 @plainly
 def assemble(
-    parts: Annotated[list[Path], typer.Argument(help="The parties' parts, model.vpem of their folders.")],
+    parts: Annotated[list[Path], typer.Argument(help="The parties' parts: model.vpem in their folders.")],
     output: Annotated[Path, typer.Option("--out", "-o", help="File for the whole model.")] = Path("model.vpem"),
 ) -> None:
-    """Make one model of the parts that parties choose to hand over.
+    """Assemble the whole model from the parts that parties hand over.
 
     Example: `vpem assemble north.vpem east.vpem south.vpem -o model.vpem`
     """

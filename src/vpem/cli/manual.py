@@ -25,7 +25,7 @@ def complete_page(incomplete: str) -> list[str]:
 def docs(
     page: Annotated[
         str | None,
-        typer.Argument(help="As privacy, or howto/deploy.", autocompletion=complete_page),
+        typer.Argument(help="A page, such as privacy or howto/deploy.", autocompletion=complete_page),
     ] = None,
 ) -> None:
     """Show a page of the documentation, or list all pages.

@@ -68,7 +68,7 @@ PartiesOrNumber = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    of_tables(metavar="N", help="Columns of every party, as 3, or of each, as 3,1,2.", show_default="1"),
+    of_tables(metavar="N", help="Columns of every party, such as 3, or of each: 3,1,2.", show_default="1"),
 ]
 
 
@@ -80,7 +80,7 @@ def plan(
     ] = [],  # noqa: B006 (typer's way to say: none)
     components: Annotated[
         int | None,
-        of_model("--components", "-k", metavar="K", min=1, help="Number of components, unless a study says it."),
+        of_model("--components", "-k", metavar="K", min=1, help="Number of components; not with a study."),
     ] = None,
     rows: Annotated[int | None, of_tables(metavar="N", min=1, help="Number of rows, if there are no tables.")] = None,
     parties: PartiesOrNumber = None,
@@ -101,16 +101,18 @@ def plan(
     starts: Starts = STARTS_THAT_SERVE,
     batch_size: BatchSize = None,
     accelerate: Accelerate = None,
-    iterations: Annotated[str, of_model(metavar="RANGE", help="Of EM in each start.")] = "20..100",
+    iterations: Annotated[str, of_model(metavar="RANGE", help="Iterations of EM in each start.")] = "20..100",
     kmeans_iterations: Annotated[
-        str, of_model("--kmeans-iterations", metavar="RANGE", help="Of k-means in each start.")
+        str, of_model("--kmeans-iterations", metavar="RANGE", help="Iterations of k-means in each start.")
     ] = "5..60",
-    bandwidth: Annotated[str, of_network(metavar="SPEED", help="Of each agent, as 1Gbit or 10MB/s.")] = "100Mbit",
-    latency: Annotated[str, of_network(metavar="TIME", help="Until a message arrives, as 20ms.")] = "20ms",
+    bandwidth: Annotated[
+        str, of_network(metavar="SPEED", help="Of each agent, such as 1Gbit or 10MB/s.")
+    ] = "100Mbit",
+    latency: Annotated[str, of_network(metavar="TIME", help="Time until a message arrives.")] = "20ms",
     seed: Seed = 0,
-    as_json: Annotated[bool, of_results("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, of_results("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Tell before a run what each way to add would send, how long that takes, and what sending the table would.
+    """Estimate traffic and time of each summation before a run, compared with sending the table.
 
     For example:
 
@@ -118,7 +120,7 @@ def plan(
     - `vpem plan bank.csv shop.csv --id customer -k 4 --bandwidth 1Gbit --latency 5ms`
     - `vpem plan study.toml --rows 100000 --columns 3,1,2`
 
-    Tables are read for their shape only, and to see how small gzip makes them. No fit is made.
+    Tables are read only for their shape and their gzipped size. No fit is run.
     """
     from vpem.planning import Line, Study, choices, parse_bandwidth, parse_latency, parse_range
     from vpem.planning import plan as make_plan
@@ -336,7 +338,7 @@ def _cells(found: Plan, one: Estimate) -> dict[str, str]:
         "messages": _span(one.messages, _number),
         "rounds": _span(one.rounds, _number),
         "time": _span(one.seconds, as_time),
-        "memory": "not told" if one.memory is None else as_bytes(one.memory),
+        "memory": "unknown" if one.memory is None else as_bytes(one.memory),
         "sums": _error(one),
     }
 
@@ -355,7 +357,7 @@ def _option(one: Estimate) -> str:
 
 def _error(one: Estimate) -> str:
     if one.error_factor is None:
-        return "not told"
+        return "unknown"
     if one.error_factor == 0:
         return "exact in the end" if one.is_exact_later else "exact"
     return f"off by {one.error_factor:.0e}"

@@ -15,9 +15,9 @@ from vpem.cli.joining import OwnFamily, OwnFile, Server, SharedFile, check_seat,
 @app.command()
 @plainly
 def explain(study: Annotated[Path, typer.Argument(help="The file that all parties share.")]) -> None:
-    """Say what each party, the matcher and the server will and will not be able to learn, before anything is sent.
+    """List what each party, the matcher and the server can and cannot learn, before anything is sent.
 
-    It follows from the schedule that the agents of the study keep to. Example: `vpem explain study.toml`
+    The list follows from the schedule of the study's agents. Example: `vpem explain study.toml`
     """
     from textwrap import fill
 
@@ -39,9 +39,9 @@ def match(
     family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
     fresh: Annotated[bool, typer.Option("--fresh", help="Match again; all parties must.")] = False,
 ) -> None:
-    """Find the rows that the parties have in common, without showing ids; `vpem join` does so first, if needed.
+    """Find the rows that the parties have in common, without revealing ids; `vpem join` does this if needed.
 
-    The study says `match = "inner"` or `"outer"` in its `[rows]`.
+    The study has `match = "inner"` or `"outer"` in its `[rows]`.
     Example: `vpem match study.toml --party clinic.toml`
     """
     from vpem.cli.process import own_process

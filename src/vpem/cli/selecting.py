@@ -105,12 +105,12 @@ def select(
     ] = None,
     picture: Annotated[Path | None, of_results("--plot", metavar="FILE", help="Picture, .png or .svg.")] = None,
 ) -> None:
-    """Choose the number of components by the likelihood of held-out rows; BIC, ICL and AIC are shown beside it.
+    """Choose the number of components by the likelihood of held-out rows; also show BIC, ICL and AIC.
 
-    Each part of the rows is held out once, and the others are fitted: the log-likelihood per held-out row, the larger
-    the better. The smallest number that is not clearly worse than the best one is chosen. BIC counts every
-    covariance as a free parameter, also where --shrinkage ties them together, and then asks for too few components;
-    ICL counts components that overlap as worse. A number of components whose fit collapses gets a row that says so.
+    Each part of the rows is held out once, and the others are fitted; a larger log-likelihood per held-out row is
+    better. The smallest number that is not clearly worse than the best one is chosen. BIC counts every covariance as
+    a free parameter, so it prefers too few components where --shrinkage ties covariances together. ICL penalizes
+    components that overlap. If a fit collapses, its row of the table shows this.
 
     Example: `vpem select people.csv --parties parties.toml --components 1..8 --plot select.png`
     """

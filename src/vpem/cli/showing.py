@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 @plainly
 def demo(
     picture: Annotated[
-        Path | None, typer.Option(help="Where the picture goes; demo.png if not given. Needs matplotlib.")
+        Path | None, typer.Option(help="File for the picture, by default demo.png. Needs matplotlib.")
     ] = None,
 ) -> None:
-    """Three parties fit one mixture of tumours: a table of what it costs and how good it is, and a picture.
+    """Fit one mixture of tumours with three parties; print its cost and quality, and draw a picture.
 
-    The data come with scikit-learn. Without matplotlib there is no picture.
+    The data are part of scikit-learn. Without matplotlib there is no picture.
     """
     check_outputs([picture], endings=PICTURES)
     check_can_draw(picture)
@@ -51,11 +51,11 @@ def demo(
 @plainly
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
-    number: Annotated[int, typer.Option("-n", help="How many rows.")] = 1000,
+    number: Annotated[int, typer.Option("-n", help="Number of rows.")] = 1000,
     seed: Seed = 0,
     output: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet.")] = Path("sample.csv"),
 ) -> None:
-    """Draw rows from a model: made up, but with its means and covariances.
+    """Draw synthetic rows from a model.
 
     Example: `vpem sample model.vpem -n 1000 -o sample.csv`
     """
@@ -72,10 +72,10 @@ def sample(
 @plainly
 def show(
     model: Annotated[Path, typer.Argument(help="A model that vpem fit wrote.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Columns and parties to show: the most informative.")] = DEFAULT_TOP,
 ) -> None:
-    """Tell what a model is, how its fit went, and what its components are.
+    """Describe a model, its fit and its components.
 
     Example: `vpem show model.vpem --top 20`
     """
@@ -130,7 +130,7 @@ def _describe_parties(fitted: VerticalMixture, names: list[str], top: int) -> No
     out.print(table, highlight=False)
     if len(nats) > len(shown):
         more = as_count(len(nats) - len(shown), "more party", "more parties")
-        say(f"and {more}, which tell less; --top {len(nats)} shows all")
+        say(f"and {more} with less information; --top {len(nats)} shows all")
 
 
 KINDS = ("star", "ring", "path", "complete", "geometric", "scale-free")
@@ -140,19 +140,19 @@ KINDS = ("star", "ring", "path", "complete", "geometric", "scale-free")
 @plainly
 def graph(
     kind: Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=completing(*KINDS))],
-    number: Annotated[int, typer.Option("-n", help="How many agents.")] = 20,
+    number: Annotated[int, typer.Option("-n", help="Number of agents.")] = 20,
     degree: Annotated[float, typer.Option(help="Mean degree (geometric, scale-free).")] = 6.0,
     parties: Parties = None,
     seed: Seed = 0,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="File of links, for vpem fit --graph.")] = None,
     draw: Annotated[bool, typer.Option("--draw", help="Draw a picture.")] = False,
-    picture: Annotated[Path | None, typer.Option(help="Where the picture goes; KIND.png if not given.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="File for the picture, by default KIND.png.")] = None,
 ) -> None:
-    """Make a network, and tell what it costs to add on it.
+    """Make a network, and print the cost of a sum on it.
 
     Example: `vpem graph geometric -n 20 --degree 5 -o links.txt --draw`
 
-    A star is the network of `vpem fit --graph star`: a server that is linked with every party.
+    A star is the network of `vpem fit --graph star`: a server with a link to every party.
     """
     check_known(kind, list(KINDS), "the kind of graph")
     if draw and picture is None:
@@ -249,9 +249,9 @@ def experiment(
             help=f"{', '.join(EXPERIMENTS[:-1])} or {EXPERIMENTS[-1]}.", autocompletion=completing(*EXPERIMENTS)
         ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller, in less than a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small form in less than a minute.")] = False,
 ) -> None:
-    """Run one of the paper's experiments again (they come with the source).
+    """Repeat one of the experiments, which are part of the source.
 
     Example: `vpem experiment pulsar --quick`
     """

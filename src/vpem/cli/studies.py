@@ -34,7 +34,7 @@ keys = typer.Typer(
 app.add_typer(studies, name="study")
 app.add_typer(keys, name="keys")
 
-Folder = Annotated[Path, typer.Option("--folder", help="Where the keys are.")]
+Folder = Annotated[Path, typer.Option("--folder", help="Folder of the keys.")]
 KEYS = Path("keys")
 OWN_WORDS = 1.0
 """Seconds that the other processes have to end by themselves after one has failed."""
@@ -86,8 +86,8 @@ def _count(text: str) -> int:
 @plainly
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the files.")] = Path(),
-    name: Annotated[str | None, typer.Option(help="Of the study.")] = None,
-    parties: Annotated[str | None, typer.Option(help="As north=north.org:7450,south=south.org:7450")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the study.")] = None,
+    parties: Annotated[str | None, typer.Option(help="Such as north=north.org:7450,south=south.org:7450")] = None,
     components: Annotated[int | None, typer.Option("--components", "-k", help="Number of components.")] = None,
     links: Annotated[
         str | None,
@@ -97,9 +97,9 @@ def init(
         ),
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of a star's server.")] = None,
-    example: Annotated[bool, typer.Option("--example", help="Three clinics with tables, to try it out.")] = False,
+    example: Annotated[bool, typer.Option("--example", help="An example: three clinics with tables.")] = False,
 ) -> None:
-    """Write the shared file of a study and a file for each party, with comments; asks for what is not given.
+    """Write the shared file of a study and a file for each party, with comments; ask for missing options.
 
     - `vpem study init clinics --example`
     - `vpem study init --name clinics -k 3 --links tree --parties north=north.org:7450,south=south.org:7450`
@@ -149,7 +149,7 @@ def check(
     party: Annotated[
         Path | None, typer.Option("--party", help="A party's own file, whose table is read as well.")
     ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Do not look at keys.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Do not check keys.")] = False,
     family: OwnFamily = [],  # noqa: B006 (typer's way to say: none)
 ) -> None:
     """Check a study's files, and a party's table and keys; nothing is sent.
@@ -178,11 +178,11 @@ def check(
 @plainly
 def up(
     study: Annotated[
-        Path, typer.Argument(help="The shared file; the parties' own files are beside it, or a folder below.")
+        Path, typer.Argument(help="The shared file; the parties' own files are in its folder, or one level below.")
     ],
     insecure: Annotated[bool, typer.Option("--insecure", help="Plain TCP without certificates.")] = False,
 ) -> None:
-    """Run all parties of a study on this machine, each as a process of its own with a folder of its own.
+    """Run all parties of a study on this machine, each in its own process and folder.
 
     Example: `vpem study init clinics --example`, then `vpem study up clinics/study.toml`
     """
@@ -268,8 +268,8 @@ def _wait(running: Mapping[str, subprocess.Popen[str]], codes: dict[str, int]) -
 
 @keys.command()
 @plainly
-def ca(folder: Folder = KEYS, name: Annotated[str, typer.Option(help="Of the authority.")] = "vpem study") -> None:
-    """Make an authority, which signs the parties' requests: one party, or the server, keeps it."""
+def ca(folder: Folder = KEYS, name: Annotated[str, typer.Option(help="Authority's name.")] = "vpem study") -> None:
+    """Make the authority that signs the parties' requests; one party, or the server, keeps it."""
     from vpem.studies.keys import make_authority
 
     key, certificate = make_authority(folder, name)
@@ -282,14 +282,14 @@ def ca(folder: Folder = KEYS, name: Annotated[str, typer.Option(help="Of the aut
 def request(
     name: Annotated[str, typer.Argument(help="The party's certificate name, as in the study.")],
     folder: Folder = KEYS,
-    host: Annotated[list[str], typer.Option(help="How others reach this machine, as north.example.org.")] = [],  # noqa: B006
+    host: Annotated[list[str], typer.Option(help="Name of this machine for others, such as north.example.org.")] = [],  # noqa: B006
 ) -> None:
     """Make this party's key and a request for a certificate."""
     from vpem.studies.keys import look, make_request
 
     key, path = make_request(folder, name, host)
-    say(f"send to the one who signs: {path}")
-    say(f"tell them on another way, such as by telephone: {look(path).fingerprint}")
+    say(f"send to the certificate authority: {path}")
+    say(f"compare over another channel, such as the telephone: {look(path).fingerprint}")
     say(f"never send: {key}")
 
 
@@ -298,7 +298,7 @@ def request(
 def sign(
     path: Annotated[Path, typer.Argument(metavar="REQUEST", help="NAME.csr, from a party.")],
     folder: Folder = KEYS,
-    host: Annotated[list[str], typer.Option(help="More names of the party's machine.")] = [],  # noqa: B006
+    host: Annotated[list[str], typer.Option(help="Additional names of the party's machine.")] = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--out", "-o", help="The certificate.")] = None,
 ) -> None:
     """Sign a party's request with the authority; compare the fingerprint first."""
@@ -313,7 +313,7 @@ def sign(
 @keys.command()
 @plainly
 def show(paths: Annotated[list[Path], typer.Argument(help="Certificates or requests.")]) -> None:
-    """Say what certificates and requests are for, and when they expire."""
+    """Print names and dates of expiry of certificates and requests."""
     from vpem.studies.keys import look
 
     for path in paths:

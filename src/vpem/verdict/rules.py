@@ -179,10 +179,12 @@ def variances(facts: Facts) -> list[Finding]:
         remedy = "check the far values, and make gaps of those that are errors or codes; or a smaller reg_covar"
         found.append(Finding("narrow", "red", sentence, remedy))
     if small:
-        sentence = f"reg_covar is not small beside the variance of {_names(small)}, and blurs the clusters there."
+        sentence = (
+            f"reg_covar is not small compared with the variance of {_names(small)}, and blurs the clusters there."
+        )
         found.append(Finding("scale", "amber", sentence, units))
     if constant:
-        sentence = f"No variation in {_names(constant)}: this tells nothing about the components."
+        sentence = f"No variation, and so no information about the components, in {_names(constant)}."
         found.append(Finding("constant", "note", sentence, "fit without it"))
     return found
 

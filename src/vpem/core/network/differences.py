@@ -68,10 +68,11 @@ PartsOf = Callable[[], Iterable[tuple[slice, Array | None]]]
 class Differences(Summation):
     """A star or a tree in which both ends of a link remember the last values, and send only quantized changes.
 
-    The values are log-ratios: in each row, of each component to the leader of the last total. A sender keeps its
-    rounding error and sends it with the next change, so that sums become exact as EM converges. An entry is not sent
-    while it can hardly change a responsibility. The total is rounded once, at the root of the tree, and all agents
-    use the same bits.
+    The values are log-ratios: in each row, of each component to the leader of the last total. (Relative to one
+    component for all rows, ratios of two others can be huge, and rounding hides their difference.) A sender keeps its
+    rounding error and sends it with the next change, so that sums become exact as EM converges. The first sum has two
+    codes for each number, because with one EM often ended in worse optima. An entry is not sent while it can hardly
+    change a responsibility. The total is rounded once, at the root of the tree, and all agents use the same bits.
 
     Only the sums of EM's iterations are quantized; others (k-means, predictions) are sent as whole numbers.
 
