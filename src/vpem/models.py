@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 import vpem
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.mixed import Mixed
+from vpem.core.blocks.structure import takes_words
 from vpem.core.decisions.repair import Repair
 from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
@@ -163,17 +164,14 @@ def _take_families(model: VerticalMixture, about: Description, network: Network,
         texts |= dict(zip(held, density.families_of([party]), strict=True))
     for own in about.categories:
         size = len(own.labels)
-        known = (
-            own.column in texts
-            and texts[own.column] == f"categorical:{size}" == f"categorical:{len(set(own.labels))}"
-        )
+        kind, _, argument = texts.get(own.column, "").partition(":")
+        known = takes_words(kind) and argument == str(size) == str(len(set(own.labels)))
         known = known and (
             own.numbers is None or (len(own.numbers) == size and bool((np.diff(own.numbers) > 0).all()))
         )
         _check(known, path, f"the categories of column {own.column}")
     _check(
-        {own.column for own in about.categories}
-        == {c for c, text in texts.items() if text.startswith("categorical")},
+        {own.column for own in about.categories} == {c for c, text in texts.items() if takes_words(text)},
         path,
         "categories of some columns are missing",
     )

@@ -74,17 +74,15 @@ def describe(model: VerticalMixture) -> None:
 
 def _families(model: VerticalMixture) -> dict[str, str]:
     """Return a line with the columns of each family; {} for a model without families."""
+    from vpem.core.blocks.families import GAUSSIAN
+    from vpem.core.blocks.structure import parse_families
+
     if not model._has_families:
         return {}
-    names, texts = model._column_names(), model._texts
-    kinds = dict.fromkeys(text.partition(":")[0] if text != "zeros:gaussian" else text for text in texts)
-    shown = []
-    for kind in kinds:
-        held = [name for name, text in zip(names, texts, strict=True) if text == kind or text.startswith(f"{kind}:")]
-        if kind == "zeros":
-            held = [name for name, text in zip(names, texts, strict=True) if text == kind]
-        shown.append(f"{kind}: {as_names(held)}")
-    return {"families": "; ".join(shown)}
+    held: dict[str, list[str]] = {}
+    for name, family in zip(model._column_names(), parse_families(model._texts).families, strict=True):
+        held.setdefault(GAUSSIAN if family is None else family.label, []).append(name)
+    return {"families": "; ".join(f"{label}: {as_names(names)}" for label, names in held.items())}
 
 
 def _rows(model: VerticalMixture) -> dict[str, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.counts import MOST_VALUES
-from vpem.core.blocks.structure import parse_family
+from vpem.core.blocks.families import GAUSSIAN, MOST_VALUES, Discrete, Facts
+from vpem.core.blocks.structure import FAMILIES, parse_family, takes_words
 from vpem.core.rows import Table, row_chunks
 from vpem.estimators.coding import Coding, number_name
 
@@ -21,36 +21,8 @@ AUTO = "auto"
 FEW_WORDS = 50
 """Largest number of distinct words in a column of categories; a column with more is free text."""
 
-FEW_VALUES = 10
-"""Largest number of distinct whole numbers in a column that is taken as categorical."""
-
-MANY_ZEROS = 0.1
-"""Smallest share of zeros for which amounts get the family "zeros"."""
-
-SMALL_COUNTS = 20.0
-"""Upper limit on the mean of whole numbers that are taken as counts."""
-
-HEAP = 0.2
-"""Share of one value from which whole numbers are taken as counts: a Gaussian would collapse onto that value."""
-
 ROWS_OF_AN_ID = 20
 """Smallest number of rows in which whole numbers that grow from row to row are taken as an id or a clock."""
-
-
-class Facts(NamedTuple):
-    """Summary of one column's values, computed by its party."""
-
-    distinct: Array | None
-    """Distinct values in ascending order; None if they are too many."""
-    is_whole: bool
-    smallest: float
-    largest: float
-    mean: float
-    share_of_zeros: float
-    largest_share: float
-    """Share of the rows with the most common value, among whole numbers from 0 to below `MOST_VALUES`."""
-    grows: bool
-    """True if the values are whole numbers, each larger than the one before, in at least `ROWS_OF_AN_ID` rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +39,8 @@ def said_categories(given: Any, partition: Any = None) -> frozenset[str] | None:
     Their texts are categories, whatever they look like.
     """
     if not isinstance(given, Mapping):
-        return None if given == "categorical" else frozenset()
-    keys = [key for key, text in given.items() if str(text).partition(":")[0] == "categorical"]
+        return None if takes_words(str(given)) else frozenset()
+    keys = [key for key, text in given.items() if takes_words(str(text))]
     held = partition if isinstance(partition, Mapping) else {}
     return frozenset(str(name) for key in keys for name in (key, *held.get(key, ())))
 
@@ -109,9 +81,9 @@ def find_families(
             text = _decide(wanted[column], facts, own)
         except ValueError as error:
             problems.append(f"column {_called(column, names)}: {error}")
-            text = "gaussian"
+            text = GAUSSIAN
         texts.append(text)
-        if text.startswith("categorical"):
+        if takes_words(text):
             if own is None:
                 assert facts.distinct is not None, "few values"
                 numbers[column], labels[column] = (
@@ -186,57 +158,26 @@ def _decide(wanted: str, facts: Facts, words: Sequence[str] | None) -> str:
         raise ValueError("has no value at all; leave it out")
     if n_different == 1:
         raise ValueError("always the same value, which tells nothing; leave it out")
-    if words is not None:
-        if wanted not in (AUTO, "categorical"):
-            raise ValueError(f"has words, which are categories and not {wanted!r}")
-        if wanted == AUTO and len(words) > FEW_WORDS:
-            raise ValueError(
-                f"has {len(words)} different words, free text or names; leave it out, or say that it is 'categorical'"
-            )
-        return f"categorical:{len(words)}"
     if wanted == AUTO:
-        wanted = _guess(facts)
-    if wanted == "categorical":
-        if n_different is None:
-            raise ValueError(f"has more than {MOST_VALUES} different values, too many for categories")
-        return f"categorical:{n_different}"
-    if wanted in ("counts", "poisson"):
-        if not facts.is_whole or facts.smallest < 0:
-            raise ValueError(f"has other values than whole numbers from 0, which are no {wanted}")
-        if facts.largest >= MOST_VALUES:
-            raise ValueError(
-                f"has values up to {facts.largest:g}, too large to be counted; try 'zeros' or 'gaussian'"
-            )
-        return f"{wanted}:{facts.largest + 1:g}"
-    if wanted.startswith("zeros") and facts.distinct is not None and len(np.setdiff1d(facts.distinct, [0.0])) < 2:
-        raise ValueError("has one amount beside zero, and no spread of it; say that it is 'categorical'")
-    if wanted == "zeros" and facts.smallest < 0:
-        raise ValueError(f"has amounts down to {facts.smallest:g}, whose logarithm is none; try 'zeros:gaussian'")
-    if wanted == "angles":
-        raise ValueError("needs the period of its angles, such as 'angles:360' or 'angles:24'")
-    family = parse_family(wanted)
-    if family is not None and family.is_strange(np.array([facts.smallest, facts.largest])).any():
-        expected, _, remedy = family.expects.partition("; ")
-        raise ValueError(f"has values from {facts.smallest:g} to {facts.largest:g}, and not {expected}; {remedy}")
-    return wanted
+        wanted = _guess(facts, words)
+    family = FAMILIES.get(wanted.partition(":")[0])
+    if words is None:
+        return wanted if family is None else family.choose(wanted, facts)
+    if not takes_words(wanted):
+        raise ValueError(f"has words, which are categories and not {wanted!r}")
+    return f"{wanted}:{len(words)}"
 
 
-def _guess(facts: Facts) -> str:
+def _guess(facts: Facts, words: Sequence[str] | None) -> str:
     """Choose a family from the values alone."""
-    if facts.distinct is not None and len(facts.distinct) == 2:
-        return "categorical"
-    if facts.is_whole:
-        if facts.distinct is not None and len(facts.distinct) <= FEW_VALUES:
-            return "categorical"
-        if facts.grows:
-            raise ValueError("has whole numbers that grow from row to row, an id or a clock; leave it out, or say")
-        is_small = facts.mean < SMALL_COUNTS and facts.largest < 100
-        has_heap = facts.largest_share >= HEAP > facts.share_of_zeros
-        if facts.smallest >= 0 and facts.largest < MOST_VALUES and (is_small or has_heap):
-            return "counts"
-    if facts.smallest >= 0 and facts.share_of_zeros >= MANY_ZEROS:
-        return "zeros"
-    return "gaussian"
+    if words is not None and len(words) > FEW_WORDS:
+        raise ValueError(
+            f"has {len(words)} different words, free text or names; leave it out, or say that it is 'categorical'"
+        )
+    if facts.grows and words is None:
+        raise ValueError("has whole numbers that grow from row to row, an id or a clock; leave it out, or say")
+    fitting = (name for name, own in FAMILIES.items() if (own.suits(facts) if words is None else own.takes_words))
+    return next(fitting, GAUSSIAN)
 
 
 def _wanted(
@@ -268,10 +209,10 @@ def checked_family(text: Any) -> str:
     """Validate the name of a family; drop the number of values of categories and counts."""
     if not isinstance(text, str):
         raise TypeError(f"expected a family as a text, such as 'categorical', got {text!r}")
-    if text not in (AUTO, "categorical", "counts", "poisson", "angles"):
+    if text != AUTO and text not in FAMILIES:
         parse_family(text)
     kind = text.partition(":")[0]
-    return kind if kind in ("categorical", "counts", "poisson") else text
+    return kind if kind in FAMILIES and issubclass(FAMILIES[kind], Discrete) else text
 
 
 def _called(column: int, names: Sequence[str] | None) -> str:

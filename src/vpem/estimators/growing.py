@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from vpem.core.blocks.batches import Kept
-from vpem.core.blocks.counts import MOST_VALUES, Poisson
+from vpem.core.blocks.families import MOST_VALUES, Discrete
 from vpem.core.blocks.mixed import Mixed
 from vpem.core.blocks.mixed_blocks import grow_block, grow_statistics
 from vpem.core.blocks.structure import Structure, parse_families
@@ -41,7 +41,7 @@ def grown_families(texts: Sequence[str], table: Table, names: Sequence[object]) 
         largest = np.fmax(largest, np.fmax.reduce(chunk, axis=0))
     for part in structure.others:
         size, family = largest[part.column], part.family
-        if not isinstance(family, Poisson) or size < family.n_values:
+        if not isinstance(family, Discrete) or size < family.n_values:
             continue
         if size >= MOST_VALUES:
             raise ValueError(

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearsonr
 
-from vpem.core.blocks.angles import Angles
-from vpem.core.blocks.categorical import Categorical
 from vpem.core.blocks.families import GAUSSIAN
+from vpem.core.blocks.structure import FAMILIES
 from vpem.verdict import CodeFacts
 
 Array = NDArray[np.float64]
@@ -25,8 +24,6 @@ MOST_PAIRS = 200
 EVEN = 1.0
 """Limit on the distance from a uniform distribution, times the square root of the number of values
 (Kolmogorov-Smirnov test)."""
-NO_NUMBERS = (Categorical.kind, Angles.kind)
-"""Families of columns that are not searched for codes: a value may be far from all others."""
 DIGITS = 10
 """Digits of a value that survive the division by the column's deviation and the multiplication back."""
 FEWEST_CODES, FEWEST_VALUES = 3, 12
@@ -53,10 +50,11 @@ def check_columns(
         Family of each column; by default all are Gaussian.
     """
     kinds = [own.partition(":")[0] for own in families] or [GAUSSIAN] * X.shape[1]
+    numbers = [c for c, kind in enumerate(kinds) if kind == GAUSSIAN or FAMILIES[kind].may_have_codes]
     return {
         "row_names": tuple(str(c) for c in range(X.shape[1]) if names_rows(first_rows[:, c])),
         "twins": find_twins(X, blocks),
-        "codes": find_codes(X, [c for c, kind in enumerate(kinds) if kind not in NO_NUMBERS]),
+        "codes": find_codes(X, numbers),
     }
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import i0e, i1e
 
 from vpem.core.blocks.arrays import Array
-from vpem.core.blocks.families import TINY_ROWS, Smooth
+from vpem.core.blocks.families import TINY_ROWS, Facts, Smooth
 
 MOST_CONCENTRATED = 1e4
 """Upper bound of concentrations, a deviation of 0.01 radians: values are rounded to hours or degrees."""
@@ -20,31 +20,26 @@ class Angles(Smooth):
     """Parameters (n_components, 2): mean direction in radians, and concentration; the argument is the period."""
 
     kind = "angles"
-    code = 4
+    may_have_codes = False
+    n_parameters = n_free = 2
+    n_statistics = 3  # sums of ones, cosines and sines
+    n_features = 2  # cosine and sine
 
     def __post_init__(self) -> None:
         if not 0 < self.argument < np.inf:
             raise ValueError(f"expected a positive period, such as angles:360 or angles:24, got {self}")
 
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters: direction and concentration."""
-        return 2
+    @classmethod
+    def choose(cls, text: str, facts: Facts) -> str:
+        """See `Family`."""
+        if text == cls.kind:
+            raise ValueError("needs the period of its angles, such as 'angles:360' or 'angles:24'")
+        return super().choose(text, facts)
 
     @property
-    def n_free(self) -> int:
-        """Number of free parameters: both."""
-        return 2
-
-    @property
-    def n_statistics(self) -> int:
-        """Number of statistics: sums of ones, cosines and sines."""
-        return 3
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters."""
-        return "direction", "concentration"
+    def period(self) -> float:
+        """Period of the values, the argument."""
+        return self.argument
 
     def check(self, parameters: Array) -> None:
         """See `Family`."""
@@ -99,11 +94,6 @@ class Angles(Smooth):
         """Return components with the values as directions, and a concentration of at least 1."""
         concentrations = np.full(len(values), max(float(everything[0, 1]), 1.0))
         return np.stack([values * (2 * np.pi / self.argument), concentrations], axis=1)
-
-    @property
-    def n_features(self) -> int:
-        """Number of features: cosine and sine."""
-        return 2
 
     def features(self, x: Array, everything: Array) -> Array:  # noqa: ARG002 (of other families)
         """See `Family`."""

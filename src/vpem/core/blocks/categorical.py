@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array
-from vpem.core.blocks.families import SMALLEST, TINY_ROWS, Discrete, counted_whole
+from vpem.core.blocks.families import MOST_VALUES, SMALLEST, TINY_ROWS, Discrete, Facts
+
+FEW_VALUES = 10
+"""Largest number of distinct whole numbers in a column that is taken as categorical."""
 
 
 @dataclass(frozen=True)
@@ -16,10 +19,21 @@ class Categorical(Discrete):
     """Categorical distribution; its parameters are the categories' probabilities, (n_components, n_categories)."""
 
     kind = "categorical"
-    code = 0
+    takes_words = True
+    may_have_codes = False
 
-    def __post_init__(self) -> None:
-        counted_whole(self.argument, self.kind, 2)
+    @classmethod
+    def suits(cls, facts: Facts) -> bool:
+        """True for two values, or a few whole numbers."""
+        n_different = np.inf if facts.distinct is None else len(facts.distinct)
+        return n_different == 2 or (facts.is_whole and n_different <= FEW_VALUES)
+
+    @classmethod
+    def choose(cls, text: str, facts: Facts) -> str:
+        """See `Family`."""
+        if facts.distinct is None:
+            raise ValueError(f"has more than {MOST_VALUES} different values, too many for categories")
+        return f"{text}:{len(facts.distinct)}"
 
     @property
     def n_parameters(self) -> int:
@@ -45,6 +59,10 @@ class Categorical(Discrete):
         found = np.square(vector)
         probabilities: Array = found / found.sum(axis=1, keepdims=True)
         return probabilities
+
+    def categories(self, parameters: Array) -> Array | None:
+        """All parameters."""
+        return parameters
 
     def log_table(self, parameters: Array) -> Array:
         """See `Discrete`."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from vpem.core.blocks.arrays import Array
-from vpem.core.blocks.families import TINY_ROWS, Discrete, counted_whole
+from vpem.core.blocks.families import MOST_VALUES, TINY_ROWS, Discrete, Facts
 
 LEAST_MEAN = 1e-9
 """Lower bound of means: a component in which all counts are zero must not give other counts probability zero."""
@@ -26,8 +26,11 @@ LEAST_MEAN = 1e-9
 LEAST, LARGEST = 1e-8, 1e4
 """Smallest and largest dispersion other than 0."""
 
-MOST_VALUES = 4096
-"""Maximum number of values that may be counted."""
+SMALL_COUNTS = 20.0
+"""Upper limit on the mean of whole numbers that are taken as counts."""
+
+HEAP = 0.2
+"""Share of one value from which whole numbers are taken as counts: a Gaussian would collapse onto that value."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,11 @@ class Poisson(Discrete):
     """Parameters (n_components, 2): mean and dispersion, which is 0."""
 
     kind = "poisson"
-    code = 2
     is_dispersed = False
+    n_parameters = 2
 
     def __post_init__(self) -> None:
-        counted_whole(self.argument, self.kind, 2)
+        super().__post_init__()
         if self.argument > MOST_VALUES:
             raise ValueError(
                 f"expected counts below {MOST_VALUES}, got {self.kind}:{self.argument:g}; try the family gaussian or "
@@ -47,19 +50,9 @@ class Poisson(Discrete):
             )
 
     @property
-    def n_parameters(self) -> int:
-        """Number of parameters: mean and dispersion."""
-        return 2
-
-    @property
     def n_free(self) -> int:
         """Number of free parameters: mean and, for a negative binomial distribution, dispersion."""
         return 1 + self.is_dispersed
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters."""
-        return "mean", "dispersion"
 
     def check(self, parameters: Array) -> None:
         """See `Family`."""
@@ -156,8 +149,15 @@ class Counts(Poisson):
     """Parameters (n_components, 2): mean and dispersion, 0 where the variance does not exceed the mean."""
 
     kind = "counts"
-    code = 1
     is_dispersed = True
+
+    @classmethod
+    def suits(cls, facts: Facts) -> bool:
+        """True for whole numbers from 0 that are small, or of which many are equal but not zero."""
+        is_small = facts.mean < SMALL_COUNTS and facts.largest < 100
+        has_heap = facts.largest_share >= HEAP > facts.share_of_zeros
+        is_count = facts.is_whole and facts.smallest >= 0 and facts.largest < MOST_VALUES
+        return is_count and (is_small or has_heap)
 
 
 def _rest(v: Array, mean: Array, a: Array) -> Array:

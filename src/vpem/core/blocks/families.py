@@ -8,13 +8,16 @@ value.
 
 A family is written as a string: "categorical:9" has nine categories, "counts:100" counts up to 99, "angles:24" the
 hours of a day, "zeros" amounts that are often zero. "gaussian" columns belong to the block's Gaussian.
+
+All that is particular to a family is in its class: which columns it is chosen for, the values that it refuses, its
+distribution, and what reports show. `vpem.core.blocks.structure.FAMILIES` lists the classes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +31,25 @@ TINY_ROWS = 1e-12
 """Sum of responsibilities below which a component keeps its parameters: no row depends on them."""
 
 GAUSSIAN = "gaussian"
+
+MOST_VALUES = 4096
+"""Maximum number of values that may be counted."""
+
+
+class Facts(NamedTuple):
+    """Summary of one column's values, computed by its party; gaps are ignored."""
+
+    distinct: Array | None
+    """Distinct values in ascending order; None if there are more than `MOST_VALUES`."""
+    is_whole: bool
+    smallest: float
+    largest: float
+    mean: float
+    share_of_zeros: float
+    largest_share: float
+    """Share of the rows with the most common value, among whole numbers from 0 to below `MOST_VALUES`."""
+    grows: bool
+    """True if the values are whole numbers, each larger than the one before, as ids and clocks are."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +65,39 @@ class Family(ABC):
     argument: float
 
     kind: ClassVar[str]
-    code: ClassVar[int]
-    """Number of the family in saved blocks; it never changes, and is never reused for another family."""
+    """Name of the family, before the colon in its string."""
+    takes_words: ClassVar[bool] = False
+    """True for columns of words, which the party encodes as 0, 1, ..."""
+    may_have_codes: ClassVar[bool] = True
+    """True if a value far from all others may be a code, such as -999 for a gap."""
+
+    # Choice of the family
+
+    @classmethod
+    def parse(cls, argument: str) -> Self:
+        """Return the family with this text after the colon; raise ValueError if it is wrong."""
+        return cls(float(argument))
+
+    @classmethod
+    def suits(cls, facts: Facts) -> bool:
+        """True if "auto" chooses the family for a column of numbers with these facts."""
+        del facts
+        return False
+
+    @classmethod
+    def choose(cls, text: str, facts: Facts) -> str:
+        """Return the family's string for a column of numbers for which the user or "auto" wants `text`.
+
+        Raises
+        ------
+        ValueError
+            If the column does not fit; the message goes on from the column's name.
+        """
+        family = cls.parse(text.partition(":")[2])
+        if family.is_strange(np.array([facts.smallest, facts.largest])).any():
+            expected, _, remedy = family.expects.partition("; ")
+            raise ValueError(f"has values from {facts.smallest:g} to {facts.largest:g}, and not {expected}; {remedy}")
+        return text
 
     # Parameters
 
@@ -62,11 +115,6 @@ class Family(ABC):
     @abstractmethod
     def n_statistics(self) -> int:
         """Number of statistics per component."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters, for reports."""
-        return tuple(map(str, range(self.n_parameters)))
 
     @abstractmethod
     def check(self, parameters: Array) -> None:
@@ -151,6 +199,31 @@ class Family(ABC):
         """Possible values of the column; None if it is continuous."""
         return None
 
+    @property
+    def period(self) -> float | None:
+        """Period of the values; None if they are not periodic."""
+        return None
+
+    def categories(self, parameters: Array) -> Array | None:
+        """Probabilities of the categories, (n_components, n_categories); None if the column is numeric."""
+        del parameters
+        return None
+
+    def point_mass(self, parameters: Array) -> Array | None:
+        """Shares of values that are exactly zero, (n_components,), if the column is continuous elsewhere."""
+        del parameters
+        return None
+
+    def log_units(self, x: Array, parameters: Array, weights: Array) -> Array:
+        """See `Density`; (n_rows,)."""
+        del parameters, weights
+        return np.zeros(len(x))
+
+    @property
+    def label(self) -> str:
+        """Name of the family in summaries."""
+        return self.kind
+
     @abstractmethod
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Draw one value from the component of each label; (n_rows,)."""
@@ -161,7 +234,27 @@ class Family(ABC):
 
 @dataclass(frozen=True)
 class Discrete(Family):
-    """Whole numbers from 0; the statistics are the numbers of rows with each value."""
+    """Whole numbers from 0; the statistics are the numbers of rows with each value.
+
+    The argument is the number of values that are counted. It follows from the column's largest value.
+    """
+
+    def __post_init__(self) -> None:
+        size, kind = self.argument, self.kind
+        if not np.isfinite(size) or size != int(size) or size < 2:
+            raise ValueError(f"expected {kind} with a whole number of values, 2 or more, got {kind}:{size:g}")
+
+    @classmethod
+    def choose(cls, text: str, facts: Facts) -> str:
+        """See `Family`."""
+        del text
+        if not facts.is_whole or facts.smallest < 0:
+            raise ValueError(f"has other values than whole numbers from 0, which are no {cls.kind}")
+        if facts.largest >= MOST_VALUES:
+            raise ValueError(
+                f"has values up to {facts.largest:g}, too large to be counted; try 'zeros' or 'gaussian'"
+            )
+        return f"{cls.kind}:{facts.largest + 1:g}"
 
     @property
     def n_values(self) -> int:
@@ -211,11 +304,3 @@ class Smooth(Family):
     def expected_log_density(self, statistics: Array, parameters: Array) -> float:
         """See `Family`."""
         return float((statistics * self.natural(parameters)).sum())
-
-
-def counted_whole(argument: float, kind: str, smallest: int) -> None:
-    """Raise ValueError unless a family's argument is a valid number of values."""
-    if not np.isfinite(argument) or argument != int(argument) or argument < smallest:
-        raise ValueError(
-            f"expected {kind} with a whole number of values, {smallest} or more, got {kind}:{argument:g}"
-        )

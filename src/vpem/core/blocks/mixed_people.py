@@ -8,13 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.angles import Angles
 from vpem.core.blocks.arrays import Array, Block
-from vpem.core.blocks.categorical import Categorical
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.structure import Part, Structure
-from vpem.core.blocks.zeros import SHARE, Zeros
 
 
 class DescribedMixed(Density):
@@ -75,15 +72,12 @@ class DescribedMixed(Density):
     def period(self, block: Block, column: int) -> float | None:
         """See `Density`."""
         family = Structure.of(block).families[column]
-        return family.argument if isinstance(family, Angles) else None
+        return None if family is None else family.period
 
     def categories(self, block: Block, column: int) -> Array | None:
         """See `Density`."""
-        for part in Structure.of(block).others:
-            if part.column == column and isinstance(part.family, Categorical):
-                found: Array = block.others[:, part.parameters]
-                return found
-        return None
+        part = Structure.of(block).by_column.get(column)
+        return None if part is None else part.family.categories(block.others[:, part.parameters])
 
     def measure(self, block: Block, column: int) -> str:
         """See `Density`."""
@@ -94,17 +88,13 @@ class DescribedMixed(Density):
         """See `Density`."""
         found = np.zeros(XT.shape[1])
         for part in Structure.of(block).others:
-            if isinstance(part.family, Zeros):
-                found += part.family.log_units(XT[part.column], block.others[:, part.parameters], weights)
+            found += part.family.log_units(XT[part.column], block.others[:, part.parameters], weights)
         return found
 
     def point_mass(self, block: Block, column: int) -> Array | None:
         """See `Density`."""
-        for part in Structure.of(block).others:
-            if part.column == column and isinstance(part.family, Zeros):
-                found: Array = block.others[:, part.parameters][:, SHARE]
-                return found
-        return None
+        part = Structure.of(block).by_column.get(column)
+        return None if part is None else part.family.point_mass(block.others[:, part.parameters])
 
     def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
         """See `Density`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -15,13 +16,25 @@ from vpem.core.blocks.arrays import Array, Block
 from vpem.core.blocks.categorical import Categorical
 from vpem.core.blocks.counts import Counts, Poisson
 from vpem.core.blocks.families import GAUSSIAN, Family
-from vpem.core.blocks.zeros import LOG_NORMAL, NORMAL, Zeros
+from vpem.core.blocks.zeros import Zeros
 
-KINDS: dict[str, type[Family]] = {kind.kind: kind for kind in (Categorical, Counts, Poisson, Zeros, Angles)}
-"""Families of non-Gaussian columns, by name."""
+FAMILIES: dict[str, type[Family]] = {
+    "categorical": Categorical,
+    "counts": Counts,
+    "poisson": Poisson,
+    "zeros": Zeros,
+    "angles": Angles,
+}
+"""Families of non-Gaussian columns, by name. "auto" chooses the first that suits a column."""
 
-BY_CODE: dict[int, type[Family]] = {kind.code: kind for kind in KINDS.values()}
-"""Families of non-Gaussian columns, by their numbers in a block's `structure`; Gaussian columns have -1."""
+FIRST_NUMBERS = {"categorical": 0, "counts": 1, "poisson": 2, "zeros": 3, "angles": 4}
+"""Numbers of families that model files have from a time before `family_number` derived them from names."""
+
+
+def family_number(name: str) -> int:
+    """Return the number that stands for a family's name in a block's `structure`; Gaussian columns have -1."""
+    derived = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6])  # exact in double precision
+    return FIRST_NUMBERS.get(name, derived)
 
 
 class Part(NamedTuple):
@@ -62,6 +75,11 @@ class Structure:
         return tuple(found)
 
     @cached_property
+    def by_column(self) -> dict[int, Part]:
+        """Non-Gaussian columns, by their numbers."""
+        return {part.column: part for part in self.others}
+
+    @cached_property
     def n_parameters(self) -> int:
         """Number of parameters in `others` per component."""
         return sum(part.family.n_parameters for part in self.others)
@@ -85,24 +103,24 @@ class Structure:
 
     def complaint(self, value: float, column: int, name: object) -> str:
         """Return the message for an invalid value of a column with this name."""
-        family = self.families[column]
-        assert family is not None, "Gaussian columns take all numbers"
+        family = self.by_column[column].family  # Gaussian columns take all numbers
         expected, _, remedy = family.expects.partition("; ")
         text = f"expected {expected} in column {name!r}, whose family is {family}, got {value:g}"
         return f"{text}; {remedy}" if remedy else text
 
     def array(self) -> Array:
         """Number and argument of each family; (n_columns, 2)."""
-        pairs = [(-1.0, 0.0) if own is None else (own.code, own.argument) for own in self.families]
+        pairs = [(-1.0, 0.0) if own is None else (family_number(own.kind), own.argument) for own in self.families]
         return np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
 
 @lru_cache(maxsize=256)
 def _read_structure(content: bytes, n_columns: int) -> Structure:
     pairs = np.frombuffer(content, dtype=np.float64).reshape(n_columns, 2)
-    if not np.isin(pairs[:, 0], [-1, *BY_CODE]).all():
+    known: dict[float, type[Family]] = {family_number(name): family for name, family in FAMILIES.items()}
+    if not np.isin(pairs[:, 0], [-1, *known]).all():
         raise ValueError("expected families that this version knows, got others")
-    return Structure(tuple(None if code < 0 else BY_CODE[int(code)](float(value)) for code, value in pairs))
+    return Structure(tuple(None if number < 0 else known[number](float(value)) for number, value in pairs))
 
 
 @lru_cache(maxsize=256)
@@ -122,14 +140,18 @@ def parse_family(text: str) -> Family | None:
     kind, _, argument = text.partition(":")
     if text == GAUSSIAN:
         return None
-    if kind == Zeros.kind and argument in ("", "lognormal", GAUSSIAN):
-        return Zeros(NORMAL if argument == GAUSSIAN else LOG_NORMAL)
     try:
-        return KINDS[kind](float(argument))
+        return FAMILIES[kind].parse(argument)
     except KeyError:
-        known = ", ".join((GAUSSIAN, *KINDS))
+        known = ", ".join((GAUSSIAN, *FAMILIES))
         raise ValueError(f"expected a family of {known}, got {text!r}") from None
     except ValueError as error:
         if argument and str(error).startswith("expected"):
             raise
         raise ValueError(f"expected a number after the colon, such as {kind}:24, got {text!r}") from None
+
+
+def takes_words(text: str) -> bool:
+    """True if a column with this family, or with "auto" or part of a family's string, may be one of words."""
+    kind = text.partition(":")[0]
+    return kind in FAMILIES and FAMILIES[kind].takes_words

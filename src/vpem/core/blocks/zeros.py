@@ -12,9 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array
-from vpem.core.blocks.families import TINY_ROWS, Smooth
+from vpem.core.blocks.families import GAUSSIAN, TINY_ROWS, Facts, Smooth
 
 LOG_NORMAL, NORMAL = 1.0, 0.0
+ARGUMENTS = {"": LOG_NORMAL, "lognormal": LOG_NORMAL, GAUSSIAN: NORMAL}
+"""Texts after the colon to arguments."""
+
+MANY_ZEROS = 0.1
+"""Smallest share of zeros for which amounts get the family "zeros"."""
 
 LEAST_SHARE = 1e-9
 """Shares of zeros are between this and 1 minus this."""
@@ -38,7 +43,10 @@ class Zeros(Smooth):
     """
 
     kind = "zeros"
-    code = 3
+    n_parameters = 6
+    n_free = 3  # share, mean and variance
+    n_statistics = 4  # zeros, others, sum and sum of squares
+    n_features = 2  # an indicator of the rest, and the rest in standard deviations
 
     def __post_init__(self) -> None:
         if self.argument not in (LOG_NORMAL, NORMAL):
@@ -48,30 +56,33 @@ class Zeros(Smooth):
         return "zeros" if self.is_log else "zeros:gaussian"
 
     @property
+    def label(self) -> str:
+        """Name in summaries: both forms are apart."""
+        return str(self)
+
+    @classmethod
+    def parse(cls, argument: str) -> Zeros:
+        """See `Family`."""
+        return cls(ARGUMENTS[argument] if argument in ARGUMENTS else float(argument))
+
+    @classmethod
+    def suits(cls, facts: Facts) -> bool:
+        """True for amounts of which many are zero."""
+        return facts.smallest >= 0 and facts.share_of_zeros >= MANY_ZEROS
+
+    @classmethod
+    def choose(cls, text: str, facts: Facts) -> str:
+        """See `Family`."""
+        if facts.distinct is not None and len(np.setdiff1d(facts.distinct, [0.0])) < 2:
+            raise ValueError("has one amount beside zero, and no spread of it; say that it is 'categorical'")
+        if text == cls.kind and facts.smallest < 0:
+            raise ValueError(f"has amounts down to {facts.smallest:g}, whose logarithm is none; try 'zeros:gaussian'")
+        return super().choose(text, facts)
+
+    @property
     def is_log(self) -> bool:
         """True if the rest is log-normal."""
         return self.argument == LOG_NORMAL
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters, including those that all components share."""
-        return 6
-
-    @property
-    def n_free(self) -> int:
-        """Number of free parameters: share, mean and variance."""
-        return 3
-
-    @property
-    def n_statistics(self) -> int:
-        """Number of statistics: zeros, others, sum and sum of squares."""
-        return 4
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters."""
-        of = "log_" if self.is_log else ""
-        return "share_of_zeros", f"{of}mean", f"{of}variance", "least_variance", "centre", "scale"
 
     def check(self, parameters: Array) -> None:
         """See `Family`."""
@@ -174,11 +185,6 @@ class Zeros(Smooth):
         found[:, MEAN] = np.where(is_rest, rest, found[:, MEAN])
         return found
 
-    @property
-    def n_features(self) -> int:
-        """Number of features: an indicator of the rest, and the rest in standard deviations."""
-        return 2
-
     def features(self, x: Array, everything: Array) -> Array:
         """See `Family`."""
         is_rest = x > 0 if self.is_log else x != 0
@@ -206,6 +212,11 @@ class Zeros(Smooth):
         """Standard deviations, zeros included."""
         (mean, variance), share = self._rest(parameters), parameters[:, SHARE]
         return np.sqrt((1 - share) * (variance + share * mean**2))
+
+    def point_mass(self, parameters: Array) -> Array | None:
+        """Shares of zeros."""
+        found: Array = parameters[:, SHARE]
+        return found
 
     def log_units(self, x: Array, parameters: Array, weights: Array) -> Array:
         """See `Density`: log of the deviation of nonzero values, or of their logarithms; 0 at zeros and gaps."""

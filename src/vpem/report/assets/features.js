@@ -169,7 +169,7 @@ function addMarginals() {
 
 /** Whether a feature has numbers that can be more or less; categories only have an order for the computer. */
 function isNumber(place) {
-  return !(data.features[place].family ?? "").startsWith("categorical");
+  return !data.features[place].labels;
 }
 
 /** Correlation of two features in a component; 0 if they are in different hubs. */
