@@ -75,7 +75,7 @@ def by_definition(X, block):
     found = np.zeros((len(X), len(block.others)))
     if len(structure.gaussian):
         found += observed_contribution(X[:, structure.gaussian], block)
-    for column, family, part in structure.others:
+    for column, family, part, _ in structure.others:
         is_there = ~np.isnan(X[:, column])
         found[is_there] += family.log_density(X[is_there, column], block.others[:, part]).T
     return found

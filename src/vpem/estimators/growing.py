@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from vpem.core.blocks.arrays import Block, Statistics
 from vpem.core.blocks.batches import Kept
 from vpem.core.blocks.families import MOST_VALUES, Discrete
 from vpem.core.blocks.mixed import Mixed
-from vpem.core.blocks.mixed_blocks import grow_block, grow_statistics
 from vpem.core.blocks.structure import Structure, parse_families
 from vpem.core.network.parties import Network
 from vpem.core.rows import Table, row_chunks
@@ -32,12 +32,9 @@ def grown_families(texts: Sequence[str], table: Table, names: Sequence[object]) 
     largest = np.full(len(texts), -np.inf)
     for rows in row_chunks(0, len(table), len(texts)):
         chunk = np.asarray(table[rows], dtype=np.float64)
-        strange = structure.strange(chunk)
-        if strange is not None:
-            row, column = strange
-            raise ValueError(
-                f"row {rows.start + row}: {structure.complaint(chunk[row, column], column, names[column])}"
-            )
+        wrong = structure.complaint(chunk, names)
+        if wrong is not None:
+            raise ValueError(f"row {rows.start + wrong[0]}: {wrong[1]}")
         largest = np.fmax(largest, np.fmax.reduce(chunk, axis=0))
     for part in structure.others:
         size, family = largest[part.column], part.family
@@ -54,8 +51,7 @@ def grown_families(texts: Sequence[str], table: Table, names: Sequence[object]) 
 
 def grow_mixture(mixture: Mixture, structures: Sequence[Structure], density: Mixed) -> Mixture:
     """Extend the parameters of a mixture to larger counts."""
-    blocks = tuple(grow_block(*pair) for pair in zip(mixture.blocks, structures, strict=True))
-    return replace(mixture, blocks=blocks, density=density)
+    return replace(mixture, blocks=_grown_blocks(mixture.blocks, structures), density=density)
 
 
 def grow_stream(stream: Stream, structures: Sequence[Structure]) -> Stream:
@@ -64,16 +60,30 @@ def grow_stream(stream: Stream, structures: Sequence[Structure]) -> Stream:
     old = [Structure.of(block) for block in overall.blocks]
     overall = replace(
         overall,
-        blocks=tuple(grow_block(*pair) for pair in zip(overall.blocks, structures, strict=True)),
+        blocks=_grown_blocks(overall.blocks, structures),
         columns=tuple(
             replace(own, families=tuple("gaussian" if one is None else str(one) for one in new.families))
             for own, new in zip(overall.columns, structures, strict=True)
         ),
     )
     if kept is not None:
-        grown = tuple(grow_statistics(*three) for three in zip(kept.statistics, old, structures, strict=True))
+        grown = tuple(_grown_statistics(*three) for three in zip(kept.statistics, old, structures, strict=True))
         kept = Kept(kept.counts, kept.entropy, grown)
     return replace(stream, overall=overall, kept=kept)
+
+
+def _grown_blocks(blocks: Sequence[Block], structures: Sequence[Structure]) -> tuple[Block, ...]:
+    """Return blocks with other structures; no parameter depends on the number of counted values."""
+    pairs = zip(blocks, structures, strict=True)
+    return tuple(Block(**{**block.arrays, "structure": structure.array()}) for block, structure in pairs)
+
+
+def _grown_statistics(statistics: Statistics, old: Structure, new: Structure) -> Statistics:
+    others = np.zeros((len(statistics.others), sum(part.family.n_statistics for part in new.others)))
+    for before, after in zip(old.others, new.others, strict=True):
+        start = after.statistics.start
+        others[:, start : start + before.family.n_statistics] = statistics.others[:, before.statistics]
+    return Statistics(**{**statistics.arrays, "others": others})
 
 
 def block_structures(density: Mixed, network: Network) -> list[Structure]:

@@ -114,11 +114,9 @@ def new_values(local: Local, rows: PartyRows) -> tuple[Array | None, list[str]]:
             values[:, column] = local.coding.code_numbers(column, values[:, column], name)
         except ValueError as error:
             raise TableError(f"new rows: {error}") from None
-    structure = parse_families(local.families)
-    strange = structure.strange(values)
-    if strange is not None:
-        row, column = strange
-        raise TableError(f"new rows: {structure.complaint(values[row, column], column, rows.names[column])}")
+    wrong = parse_families(local.families).complaint(values, rows.names)
+    if wrong is not None:
+        raise TableError(f"new rows: {wrong[1]}")
     scale = local.units.scale
     values = np.ascontiguousarray(values if scale is None else values / scale)
     return values, unseen

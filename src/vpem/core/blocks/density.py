@@ -1,14 +1,10 @@
-"""Protocol of a family of densities: the distribution of a block's columns within a component.
+"""A density with its optional methods: those with a default that suits nearly every density.
 
-A family is one class. It defines the parameters of a block (`Block`), the contribution of a block to the network's
-sum, the statistics that an M-step needs (`Statistics`), and the M-step. Blocks do not depend on each other directly:
-they share only the sum of their contributions (equation 12 of the paper). The rest of the package treats blocks and
-statistics as opaque.
+They are grouped by who asks for them. A density overrides those for which it has something better.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import prod
@@ -18,64 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.density_core import OWN as OWN
+from vpem.core.blocks.density_core import CollapsedComponentError as CollapsedComponentError
+from vpem.core.blocks.density_core import DensityCore
 from vpem.core.blocks.features import Features
 from vpem.core.blocks.tiles import Collector, Layout, Numbers, Packed, Tile, first_columns
 
-OWN = "own"
-"""Metadata key of a field of which each agent has its own part; agents do not compare such fields."""
 
-
-class CollapsedComponentError(ValueError):
-    """Error for a component whose rows do not determine its parameters, such as a singular covariance.
-
-    Parameters
-    ----------
-    component : int or None
-        None: the block's columns do not determine any parameters, whatever the component.
-    party : object
-    repairs : int
-        Number of earlier repairs of the component.
-    lacking : str
-        What no component can have, for the message.
-    """
-
-    def __init__(self, component: int | None, party: object = None, repairs: int = 0, lacking: str = "a covariance"):
-        self.component = component
-        self.party = party
-        where = "" if party is None else f" at party {party!r}"
-        what = f"no component can have {lacking}" if component is None else f"component {component} has collapsed"
-        again = f" ({repairs} repairs did not help)" if repairs else ""
-        super().__init__(
-            f"{what}{where}{again}: expected rows that determine the parameters of a component (of a Gaussian, a "
-            "positive definite covariance), got too few distinct rows, or columns that are constant, multiples of "
-            "each other or too large; try fewer components, a larger reg_covar, another covariance_type, "
-            "shrinkage='oas', or scaling or leaving out columns"
-        )
-
-
-class Density(ABC):
-    """A family of densities of the columns of one block, within each component.
-
-    A family is a frozen dataclass. Its fields are hashable plain values: settings that all parties share and agree
-    on, unless they are marked with `OWN`. The first axis of the arrays of a `Block` and of `Statistics` is the
-    components; a family for which this does not hold overrides `restart` and `forget` too.
-    """
-
-    # Parameters
-
-    @abstractmethod
-    def shapes(self, n_components: int, n_columns: int) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the arrays from which `make` makes a block; a file stores these arrays."""
-
-    @abstractmethod
-    def make(self, arrays: Mapping[str, Array]) -> Block:
-        """Make a block from arrays of these shapes, and derive its other arrays.
-
-        Raises
-        ------
-        ValueError
-            If the arrays are not valid parameters.
-        """
+class PartyParameters(DensityCore):
+    """Parameters as users, files and `standardize` see them; they may depend on the parties of the columns."""
 
     def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
         """Return a block in which given arrays replace found ones; without a found block, all arrays are given."""
@@ -87,10 +34,9 @@ class Density(ABC):
         """Number of free parameters of one block."""
         return sum(prod(shape) for shape in self.shapes(n_components, n_columns).values())
 
-    def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
-        """Families of the columns of these parties; empty if all columns belong to one family."""
-        del parties
-        return ()
+    def n_block_parameters(self, block: Block) -> int:
+        """`n_parameters` of one block."""
+        return self.n_parameters(*self.means(block).shape)
 
     def block_shapes(
         self, n_components: int, n_columns: int, parties: Sequence[Hashable]
@@ -104,9 +50,10 @@ class Density(ABC):
         del parties
         return {name: np.zeros(shape) for name, shape in shapes.items() if 0 in shape}
 
-    def n_block_parameters(self, block: Block) -> int:
-        """`n_parameters` of one block."""
-        return self.n_parameters(*self.means(block).shape)
+    def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
+        """Families of the columns of these parties; empty if all columns belong to one family."""
+        del parties
+        return ()
 
     def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:
         """Columns of the block of these parties that may be divided by their deviations before a fit."""
@@ -117,55 +64,32 @@ class Density(ABC):
         """Return the block after its columns are multiplied by factors, (n_columns,); for `standardize`."""
         raise NotImplementedError(f"{type(self).__name__} cannot be standardized")
 
-    @abstractmethod
-    def to_vector(self, block: Block) -> Array:
-        """Return the parameters as one unconstrained vector: every nearby vector gives valid parameters."""
 
-    @abstractmethod
-    def from_vector(self, vector: Array, like: Block) -> Block:
-        """Inverse of `to_vector`, for a block of the same shapes."""
+class ManyBlocks(DensityCore):
+    """Many blocks at once: loops over blocks, which a density may replace by faster code."""
 
-    # EM
+    def layout(self, widths: Sequence[int], n_components: int) -> Layout:
+        """Return the layout of blocks with these numbers of columns; it is reused throughout a fit."""
+        return Layout(starts=first_columns(widths), n_components=n_components)
 
-    @abstractmethod
-    def log_density(self, XT: Array, block: Block) -> Array:
-        """Log-density of each row under each component, with all constants.
+    def pack(self, blocks: Sequence[Block], layout: Layout) -> Packed:
+        """Pack blocks for a pass over the rows."""
+        return PackedOneByOne(self, layout, blocks)
 
-        Parameters
-        ----------
-        XT : array of shape (n_columns, n_rows)
-            Gaps (NaN) are marginalized; a row of gaps has log-density 0.
-        block : Block
+    def adds(self, ones: Sequence[Statistics], others: Sequence[Statistics]) -> list[Statistics]:
+        """`add` of many blocks."""
+        return [self.add(*pair) for pair in zip(ones, others, strict=True)]
 
-        Returns
-        -------
-        array of shape (n_components, n_rows)
-            Finite: at least `LOWEST`.
-        """
+    def m_steps(
+        self, statistics: Sequence[Statistics], previous: Sequence[Block], columns: Sequence[Columns]
+    ) -> tuple[list[Block], list[list[int]]]:
+        """`m_step` of many blocks."""
+        pairs = [self.m_step(*own) for own in zip(statistics, previous, columns, strict=True)]
+        return [block for block, _ in pairs], [collapsed for _, collapsed in pairs]
 
-    @abstractmethod
-    def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
-        """Compute statistics of rows; gaps are filled in by their expectation under `block`, rows of gaps left out.
 
-        Parameters
-        ----------
-        XT : array of shape (n_columns, n_rows)
-        responsibilities : array of shape (n_components, n_rows)
-        block : Block
-
-        Raises
-        ------
-        ValueError
-            If a value is outside the family's support.
-        """
-
-    def add(self, one: Statistics, other: Statistics) -> Statistics:
-        """Return the statistics of the rows of both."""
-        return Statistics(**{name: array + other.arrays[name] for name, array in one.arrays.items()})
-
-    def scale(self, statistics: Statistics, factor: float) -> Statistics:
-        """Return the statistics of the same rows with their weights multiplied by a factor."""
-        return Statistics(**{name: factor * array for name, array in statistics.arrays.items()})
+class Starts(ManyBlocks):
+    """Parameters before EM, by k-means and after a restart."""
 
     def forget(self, statistics: Statistics, components: Sequence[int], weights: Array, block: Block) -> Statistics:
         """Replace the statistics of restarted components by those of their new parameters; by default, by zeros.
@@ -184,32 +108,6 @@ class Density(ABC):
         for array in found.values():
             array[components] = 0.0
         return Statistics(**found)
-
-    @abstractmethod
-    def m_step(self, statistics: Statistics, previous: Block, columns: Columns) -> tuple[Block, list[int]]:
-        """Compute parameters from statistics (equations 9 and 11).
-
-        A component that would collapse keeps its previous parameters. So does a component without rows. It does not
-        count as collapsed, because no row depends on it.
-
-        Returns
-        -------
-        block : Block
-        collapsed : list of int
-        """
-
-    @abstractmethod
-    def expected_log_density(self, statistics: Statistics, block: Block) -> float:
-        """Expected log-density of the rows that the statistics stand for, plus the entropy of their gaps.
-
-        This is the block's term of the free energy.
-        """
-
-    # Initialization
-
-    @abstractmethod
-    def first(self, columns: Columns) -> Block:
-        """Return a block of one component, from the moments of the columns alone."""
 
     def overall(
         self, columns: Sequence[Columns], collect: Callable[[Sequence[Block]], Sequence[Statistics]]
@@ -236,13 +134,6 @@ class Density(ABC):
                 raise CollapsedComponentError(None, own.party, lacking="parameters")
         return found
 
-    @abstractmethod
-    def start(self, centres: Array, everything: Block) -> Block:
-        """Return components around centres, (n_components, n_columns).
-
-        All other parameters are those of `everything`, the block's part of `overall`.
-        """
-
     def restart(self, block: Block, components: Sequence[int], rows: Array, everything: Block) -> Block:
         """Re-initialize components at the given rows, (len(components), n_columns), without gaps; see `start`."""
         fresh, found = self.start(rows, everything), {name: array.copy() for name, array in block.arrays.items()}
@@ -262,15 +153,9 @@ class Density(ABC):
         """`start` around centres of k-means, (n_components, n_features); see `features`."""
         return self.start(centres, everything)
 
-    # Predictions and reports
 
-    @abstractmethod
-    def means(self, block: Block) -> Array:
-        """Expected values; (n_components, n_columns)."""
-
-    @abstractmethod
-    def deviations(self, block: Block) -> Array:
-        """Standard deviations; (n_components, n_columns)."""
+class Reports(DensityCore):
+    """What predictions and reports show of columns."""
 
     def correlations(self, block: Block) -> Array | None:
         """Correlations within components, (n_components or 1, n_columns, n_columns); None: independent columns."""
@@ -309,8 +194,15 @@ class Density(ABC):
         del block, column
         return None
 
+    def point_mass(self, block: Block, column: int) -> Array | None:
+        """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
+        del block, column
+        return None
+
     def measure(self, block: Block, column: int) -> str:
         """Kind of one column's log-densities: "density", which depends on the unit, "probability", or both."""
+        if self.point_mass(block, column) is not None:
+            return "density, and a probability of zero"
         return "density" if self.values(block, column) is None else "probability"
 
     def log_units(self, block: Block, weights: Array, XT: Array) -> Array:
@@ -328,46 +220,53 @@ class Density(ABC):
         del block, weights
         return np.zeros(XT.shape[1])
 
-    def point_mass(self, block: Block, column: int) -> Array | None:
-        """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
-        del block, column
-        return None
-
     def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
         """Describe the value of a row, (n_columns,), that is outside its family's support; None if all are valid."""
         del block, row, names
         return None
 
-    @abstractmethod
-    def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
-        """Draw one row from the component of each label; (n_rows, n_columns)."""
 
-    # Many blocks at once: loops, which a family may replace by faster code
+class Density(PartyParameters, Starts, Reports):
+    """A family of densities of the columns of one block, within each component.
 
-    def layout(self, widths: Sequence[int], n_components: int) -> Layout:
-        """Return the layout of blocks with these numbers of columns; it is reused throughout a fit."""
-        return Layout(starts=first_columns(widths), n_components=n_components)
+    A density is a frozen dataclass. Its fields are hashable plain values: settings that all parties share and agree
+    on, unless they are marked with `OWN`. The first axis of the arrays of a `Block` and of `Statistics` is the
+    components; a density for which this does not hold overrides `restart` and `forget` too.
 
-    def pack(self, blocks: Sequence[Block], layout: Layout) -> Packed:
-        """Pack blocks for a pass over the rows."""
-        return PackedOneByOne(self, layout, blocks)
+    A density must define the abstract methods, which are those of `DensityCore`. All others have defaults.
+    """
 
-    def adds(self, ones: Sequence[Statistics], others: Sequence[Statistics]) -> list[Statistics]:
-        """`add` of many blocks."""
-        return [self.add(*pair) for pair in zip(ones, others, strict=True)]
 
-    def m_steps(
-        self, statistics: Sequence[Statistics], previous: Sequence[Block], columns: Sequence[Columns]
-    ) -> tuple[list[Block], list[list[int]]]:
-        """`m_step` of many blocks."""
-        pairs = [self.m_step(*own) for own in zip(statistics, previous, columns, strict=True)]
-        return [block for block, _ in pairs], [collapsed for _, collapsed in pairs]
+class PackedDensity(Density):
+    """A density with its own `pack`, whose code evaluates single blocks too."""
+
+    def log_density(self, XT: Array, block: Block) -> Array:
+        """See `Density`."""
+        packed, tile = self._alone(XT, block)
+        out = np.zeros((1, packed.layout.n_components, XT.shape[1]))
+        packed.add(tile, np.zeros(len(XT), dtype=np.int64), out)
+        found: Array = out[0]
+        return found
+
+    def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
+        """See `Density`."""
+        packed, tile = self._alone(XT, block)
+        nowhere = np.zeros(len(XT))
+        found = packed.collector(nowhere, nowhere, self.means(block))()
+        found.collect(tile, np.ascontiguousarray(responsibilities)[None], np.zeros(len(XT), dtype=np.int64))
+        return found.statistics()[0]
+
+    def _alone(self, XT: Array, block: Block) -> tuple[Packed, Tile]:
+        """Pack one block and rows for a pass."""
+        packed = self.pack([block], self.layout([len(XT)], len(self.means(block))))
+        XT = np.ascontiguousarray(XT, dtype=np.float64)
+        return packed, Tile(XT, slice(0, XT.shape[1]), packed.look(XT, np.asarray(np.isnan(XT).any(axis=1))))
 
 
 class PackedOneByOne(Packed):
     """Packed blocks that are evaluated one at a time."""
 
-    def __init__(self, density: Density, layout: Layout, blocks: Sequence[Block]):
+    def __init__(self, density: ManyBlocks, layout: Layout, blocks: Sequence[Block]):
         self.density, self.layout, self.blocks = density, layout, blocks
 
     def add(self, tile: Tile, targets: Numbers, out: Array) -> None:

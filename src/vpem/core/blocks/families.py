@@ -143,6 +143,11 @@ class Family(ABC):
         """Description of the valid values, then a remedy for others; for error messages."""
         return "finite numbers"
 
+    def refusal(self, where: str, value: float) -> str:
+        """Return the message for a value outside the family's support."""
+        expected, _, remedy = self.expects.partition("; ")
+        return f"expected {expected} {where}, got {value:g}" + (f"; {remedy}" if remedy else "")
+
     @abstractmethod
     def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
         """Return the parameters that maximize the expected log-density, within bounds."""

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.covariances import STRUCTURES, estimate_covariances, n_covariance_parameters
-from vpem.core.blocks.density import CollapsedComponentError, Density
+from vpem.core.blocks.density import PackedDensity
+from vpem.core.blocks.density_core import CollapsedComponentError
 from vpem.core.blocks.factors import (
     add_statistics,
     make_block,
@@ -23,7 +24,7 @@ from vpem.core.blocks.factors import (
     variances,
 )
 from vpem.core.blocks.packed import Densities, MatrixLayout, make_layout
-from vpem.core.blocks.tiles import Layout, Tile
+from vpem.core.blocks.tiles import Layout
 from vpem.core.blocks.weights import LOWEST, TINY_COUNT
 
 LEANING = 1e-8
@@ -31,8 +32,10 @@ LEANING = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(Density):
+class Gaussian(PackedDensity):
     """Gaussian distribution of each block's columns; see `vpem.core.blocks.factors` for the arrays.
+
+    With the paper's `Q = log|S| + |x - mu|^2_S`, a log-density is `-(Q + n_columns log 2 pi) / 2`.
 
     Parameters
     ----------
@@ -137,27 +140,6 @@ class Gaussian(Density):
         return make_block(means, factors @ factors.transpose(0, 2, 1))
 
     # EM
-
-    def log_density(self, XT: Array, block: Block) -> Array:
-        """See `Density`. With the paper's `Q = log|S| + |x - mu|^2_S` it is `-(Q + n_columns log 2 pi) / 2`."""
-        packed, tile = self._alone(XT, block)
-        out = np.zeros((1, packed.layout.n_components, XT.shape[1]))
-        packed.add(tile, np.zeros(len(XT), dtype=np.int64), out)
-        found: Array = out[0]
-        return found
-
-    def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
-        """See `Density`."""
-        packed, tile = self._alone(XT, block)
-        tally = packed.tally(block.means)
-        tally.collect(tile, np.ascontiguousarray(responsibilities)[None], np.zeros(len(XT), dtype=np.int64))
-        return tally.statistics()[0]
-
-    def _alone(self, XT: Array, block: Block) -> tuple[Densities, Tile]:
-        """Pack one block and rows for the kernels."""
-        packed = self.pack([block], self.layout([len(XT)], len(block.means)))
-        XT = np.ascontiguousarray(XT, dtype=np.float64)
-        return packed, Tile(XT, slice(0, XT.shape[1]), packed.look(XT, np.asarray(np.isnan(XT).any(axis=1))))
 
     def add(self, one: Statistics, other: Statistics) -> Statistics:
         """Return the statistics of the rows of both, around their common means."""

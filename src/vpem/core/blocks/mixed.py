@@ -17,18 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
-from vpem.core.blocks.density import OWN, CollapsedComponentError
+from vpem.core.blocks.density_core import OWN, CollapsedComponentError
 from vpem.core.blocks.factors import variances
-from vpem.core.blocks.families import Family
 from vpem.core.blocks.features import Features
 from vpem.core.blocks.gaussian import Gaussian
-from vpem.core.blocks.mixed_blocks import join_blocks, mixed_features, no_gaussian
 from vpem.core.blocks.mixed_pass import PackedMixed, join_statistics
 from vpem.core.blocks.mixed_people import DescribedMixed
-from vpem.core.blocks.structure import Structure, parse_families
-from vpem.core.blocks.tiles import Layout, Tile
-
-NAMES = ("means", "covariances", "others", "structure")
+from vpem.core.blocks.structure import Part, Structure, join_blocks, no_gaussian, parse_families
+from vpem.core.blocks.tiles import Layout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +136,6 @@ class Mixed(DescribedMixed):
             join_blocks(self.gaussian.rescale(block, factors[chosen]), block.others, block) if len(chosen) else block
         )
 
-    def complete(self, found: Block | None, given: Mapping[str, Array]) -> Block:
-        """See `Density`; given arrays replace found ones."""
-        if found is not None and not given:
-            return found
-        kept = {} if found is None else {name: found.arrays[name] for name in NAMES}
-        return self.make({**kept, **given})
-
     def n_parameters(self, n_components: int, n_columns: int) -> int:
         """Number of free parameters of Gaussian columns alone; see `n_block_parameters`."""
         return self.gaussian.n_parameters(n_components, n_columns)
@@ -178,28 +167,6 @@ class Mixed(DescribedMixed):
 
     # EM
 
-    def log_density(self, XT: Array, block: Block) -> Array:
-        """See `Density`."""
-        packed, tile = self._alone(XT, block)
-        out = np.zeros((1, packed.layout.n_components, XT.shape[1]))
-        packed.add(tile, np.zeros(len(XT), dtype=np.int64), out)
-        found: Array = out[0]
-        return found
-
-    def collect(self, XT: Array, responsibilities: Array, block: Block) -> Statistics:
-        """See `Density`."""
-        packed, tile = self._alone(XT, block)
-        nowhere = np.zeros(len(XT))
-        tally = packed.collector(nowhere, nowhere, self.means(block))()
-        tally.collect(tile, np.ascontiguousarray(responsibilities)[None], np.zeros(len(XT), dtype=np.int64))
-        return tally.statistics()[0]
-
-    def _alone(self, XT: Array, block: Block) -> tuple[PackedMixed, Tile]:
-        """Pack one block and rows for the kernels."""
-        packed = self.pack([block], self.layout([len(XT)], len(block.others)))
-        XT = np.ascontiguousarray(XT, dtype=np.float64)
-        return packed, Tile(XT, slice(0, XT.shape[1]), packed.look(XT, np.asarray(np.isnan(XT).any(axis=1))))
-
     def add(self, one: Statistics, other: Statistics) -> Statistics:
         """See `Density`."""
         return join_statistics(self.gaussian.add(one, other), one.others + other.others)
@@ -228,8 +195,8 @@ class Mixed(DescribedMixed):
         """See `Density`."""
         structure = Structure.of(block)
         total = self.gaussian.expected_log_density(statistics, block) if len(structure.gaussian) else 0.0
-        for part, own in zip(structure.others, structure.statistics, strict=True):
-            total += part.family.expected_log_density(statistics.others[:, own], block.others[:, part.parameters])
+        for _, family, own, sums in structure.others:
+            total += family.expected_log_density(statistics.others[:, sums], block.others[:, own])
         return total
 
     # Initialization
@@ -237,15 +204,12 @@ class Mixed(DescribedMixed):
     def first(self, columns: Columns) -> Block:
         """See `Density`; most families accept constant columns."""
         structure = parse_families(columns.families)
-        for column, family, _ in structure.others:
-            varies = columns.variances[column] > columns.noise[column]
-            if not varies and not family.can_be_constant(float(columns.means[column])):
+        others = np.empty((1, structure.n_parameters))
+        for column, family, own, _ in structure.others:
+            mean, variance = float(columns.means[column]), float(columns.variances[column])
+            if not variance > columns.noise[column] and not family.can_be_constant(mean):
                 raise CollapsedComponentError(None, columns.party, lacking="parameters")
-        parts = [
-            part.family.first(float(columns.means[part.column]), float(columns.variances[part.column]))
-            for part in structure.others
-        ]
-        others = np.concatenate([np.empty((1, 0)), *parts], axis=1)
+            others[:, own] = family.first(mean, variance)
         has_gaussian = len(structure.gaussian) > 0
         inner = (
             self.gaussian.first(columns.take(structure.gaussian)) if has_gaussian else no_gaussian(1, self.is_matrix)
@@ -259,34 +223,33 @@ class Mixed(DescribedMixed):
         first = [self.first(own) for own in columns]
         statistics = collect(first)
         others = [self._others(*pair) for pair in zip(statistics, first, strict=True)]
-        near = [_each(lambda f, p: f.recentre(p), *pair) for pair in zip(first, others, strict=True)]
+        near = [Structure.of(block).change(own, _recentred) for block, own in zip(first, others, strict=True)]
         if not all(map(np.array_equal, near, others)):
             first = [join_blocks(block, own, block) for block, own in zip(first, near, strict=True)]
             statistics = collect(first)
             others = [self._others(*pair) for pair in zip(statistics, first, strict=True)]
         found = []
         for own, before, sums, after in zip(columns, first, statistics, others, strict=True):
-            inner, chosen = before, Structure.of(before).gaussian
-            if len(chosen):
-                (inner,) = self.gaussian.overall([own.take(chosen)], partial(_given, [sums]))
-            found.append(join_blocks(inner, _each(lambda f, p: f.settle(p), before, after), before))
+            inner, structure = before, Structure.of(before)
+            if len(structure.gaussian):
+                (inner,) = self.gaussian.overall([own.take(structure.gaussian)], partial(_given, [sums]))
+            found.append(join_blocks(inner, structure.change(after, _settled), before))
         return found
 
     def _others(self, statistics: Statistics, previous: Block) -> Array:
         """M-step of the non-Gaussian columns; (n_components, n_parameters)."""
-        structure, others = Structure.of(previous), previous.others.copy()
-        for part, own in zip(structure.others, structure.statistics, strict=True):
-            before = previous.others[:, part.parameters]
-            others[:, part.parameters] = part.family.m_step(statistics.others[:, own], before, self.smoothing)
-        return others
+
+        def estimate(part: Part, before: Array) -> Array:
+            return part.family.m_step(statistics.others[:, part.statistics], before, self.smoothing)
+
+        return Structure.of(previous).change(previous.others, estimate)
 
     def start(self, centres: Array, everything: Block) -> Block:
         """See `Density`."""
-        structure, n = Structure.of(everything), len(centres)
-        others = np.empty((n, structure.n_parameters))
-        for part in structure.others:
-            own = everything.others[:, part.parameters]
-            others[:, part.parameters] = part.family.start(centres[:, part.column], own)
+        structure = Structure.of(everything)
+        others = np.empty((len(centres), structure.n_parameters))
+        for column, family, own, _ in structure.others:
+            others[:, own] = family.start(centres[:, column], everything.others[:, own])
         return self._around(centres[:, structure.gaussian], others, everything)
 
     def _around(self, means: Array, others: Array, everything: Block) -> Block:
@@ -332,12 +295,24 @@ class Mixed(DescribedMixed):
         return PackedMixed(layout, blocks, is_matrix=self.is_matrix)
 
 
-def _each(change: Callable[[Family, Array], Array], block: Block, others: Array) -> Array:
-    """Apply a change to the parameters (n_components, n_parameters) of each non-Gaussian column, given its family."""
-    found = others.copy()
-    for part in Structure.of(block).others:
-        found[:, part.parameters] = change(part.family, others[:, part.parameters])
-    return found
+def _recentred(part: Part, parameters: Array) -> Array:
+    return part.family.recentre(parameters)
+
+
+def _settled(part: Part, parameters: Array) -> Array:
+    return part.family.settle(parameters)
+
+
+def mixed_features(structure: Structure, deviations: Array, everything: Array, XT: Array) -> Array:
+    """Features by which k-means compares rows (n_columns, n_rows)."""
+    found = []
+    for column, x in enumerate(XT):
+        part = structure.by_column.get(column)
+        if part is None:
+            found.append((x / deviations[column])[None])
+        else:
+            found.append(part.family.features(x, everything[:, part.parameters]))
+    return np.concatenate(found)
 
 
 def _given(statistics: list[Statistics], _: Sequence[Block]) -> Sequence[Statistics]:

@@ -56,7 +56,7 @@ class PackedMixed(Packed):
             gaussian.append(start + own.gaussian)
             self.places += [
                 Place(b, start + column, family, np.ascontiguousarray(block.others[:, part]))
-                for column, family, part in own.others
+                for column, family, part, _ in own.others
             ]
         self.gaussian_columns = np.concatenate(gaussian)
         self.with_gaussian = [b for b, own in enumerate(self.structures) if len(own.gaussian)]
@@ -187,8 +187,7 @@ def _table(place: Place) -> Array:
 
 
 def _no_value(family: Family, value: float) -> ValueError:
-    expected, _, remedy = family.expects.partition("; ")
+    where = f"in a column of the family {family}"
     if isinstance(family, Discrete) and not family.is_strange(np.array([value]))[0]:
-        expected, remedy = f"whole numbers from 0 to {family.n_values - 1}", ""
-    text = f"expected {expected} in a column of the family {family}, got {value:g}"
-    return ValueError(f"{text}; {remedy}" if remedy else text)
+        return ValueError(f"expected whole numbers from 0 to {family.n_values - 1} {where}, got {value:g}")
+    return ValueError(family.refusal(where, value))

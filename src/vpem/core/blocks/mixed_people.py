@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block
-from vpem.core.blocks.density import Density
+from vpem.core.blocks.density import PackedDensity
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.structure import Part, Structure
 
 
-class DescribedMixed(Density):
+class DescribedMixed(PackedDensity):
     """The part of `Mixed` that describes blocks."""
 
     @property
@@ -79,11 +79,6 @@ class DescribedMixed(Density):
         part = Structure.of(block).by_column.get(column)
         return None if part is None else part.family.categories(block.others[:, part.parameters])
 
-    def measure(self, block: Block, column: int) -> str:
-        """See `Density`."""
-        found = super().measure(block, column)
-        return found if self.point_mass(block, column) is None else "density, and a probability of zero"
-
     def log_units(self, block: Block, weights: Array, XT: Array) -> Array:
         """See `Density`."""
         found = np.zeros(XT.shape[1])
@@ -98,9 +93,8 @@ class DescribedMixed(Density):
 
     def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
         """See `Density`."""
-        structure = Structure.of(block)
-        found = structure.strange(row[None])
-        return None if found is None else structure.complaint(float(row[found[1]]), found[1], names[found[1]])
+        found = Structure.of(block).complaint(row[None], names)
+        return None if found is None else found[1]
 
     def sample(self, block: Block, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Density`."""

@@ -1,9 +1,9 @@
-"""Families of the columns of a mixed block, and the positions of their parameters."""
+"""Families of the columns of a mixed block, and the positions of their parameters and statistics."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -44,7 +44,9 @@ class Part(NamedTuple):
     """Number of the column in the block."""
     family: Family
     parameters: slice
-    """Position of its parameters in `others`."""
+    """Position of its parameters in a block's `others`."""
+    statistics: slice
+    """Position of its statistics in the `others` of statistics."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,12 @@ class Structure:
     @cached_property
     def others(self) -> tuple[Part, ...]:
         """Non-Gaussian columns."""
-        found, start = [], 0
+        found, first, sums = [], 0, 0
         for column, family in enumerate(self.families):
             if family is not None:
-                found.append(Part(column, family, slice(start, start + family.n_parameters)))
-                start += family.n_parameters
+                end, last = first + family.n_parameters, sums + family.n_statistics
+                found.append(Part(column, family, slice(first, end), slice(sums, last)))
+                first, sums = end, last
         return tuple(found)
 
     @cached_property
@@ -84,29 +87,22 @@ class Structure:
         """Number of parameters in `others` per component."""
         return sum(part.family.n_parameters for part in self.others)
 
-    @cached_property
-    def statistics(self) -> tuple[slice, ...]:
-        """Positions of the statistics of each non-Gaussian column."""
-        found, start = [], 0
+    def change(self, others: Array, new: Callable[[Part, Array], Array]) -> Array:
+        """Return `others` with new parameters of each column, a function of the column and its present ones."""
+        found = others.copy()
         for part in self.others:
-            found.append(slice(start, start + part.family.n_statistics))
-            start += part.family.n_statistics
-        return tuple(found)
+            found[:, part.parameters] = new(part, others[:, part.parameters])
+        return found
 
-    def strange(self, X: Array) -> tuple[int, int] | None:
-        """Row and column of the first value of X, (n_rows, n_columns), outside its family's support; or None."""
-        for part in self.others:
-            rows = np.flatnonzero(part.family.is_strange(X[:, part.column]))
+    def complaint(self, X: Array, names: Sequence[object]) -> tuple[int, str] | None:
+        """Row of the first value of X, (n_rows, n_columns), outside its family's support, and a message; or None."""
+        for column, family, *_ in self.others:
+            rows = np.flatnonzero(family.is_strange(X[:, column]))
             if len(rows):
-                return int(rows[0]), part.column
+                row = int(rows[0])
+                where = f"in column {names[column]!r}, whose family is {family}"
+                return row, family.refusal(where, float(X[row, column]))
         return None
-
-    def complaint(self, value: float, column: int, name: object) -> str:
-        """Return the message for an invalid value of a column with this name."""
-        family = self.by_column[column].family  # Gaussian columns take all numbers
-        expected, _, remedy = family.expects.partition("; ")
-        text = f"expected {expected} in column {name!r}, whose family is {family}, got {value:g}"
-        return f"{text}; {remedy}" if remedy else text
 
     def array(self) -> Array:
         """Number and argument of each family; (n_columns, 2)."""
@@ -152,6 +148,20 @@ def parse_family(text: str) -> Family | None:
 
 
 def takes_words(text: str) -> bool:
-    """True if a column with this family, or with "auto" or part of a family's string, may be one of words."""
+    """True if the family with this string, or with this name, takes columns of words."""
     kind = text.partition(":")[0]
     return kind in FAMILIES and FAMILIES[kind].takes_words
+
+
+def no_gaussian(n_components: int, is_matrix: bool) -> Block:
+    """Empty parameters of a block without Gaussian columns."""
+    empty = np.zeros((n_components, 0, 0) if is_matrix else (n_components, 0))
+    return Block(
+        means=np.zeros((n_components, 0)), covariances=empty, whiteners=empty, log_normalizers=np.zeros(n_components)
+    )
+
+
+def join_blocks(gaussian: Block, others: Array, like: Block) -> Block:
+    """Join the parameters of Gaussian and other columns into a block."""
+    inner = {name: array for name, array in gaussian.arrays.items() if name not in ("others", "structure")}
+    return Block(**inner, others=others, structure=like.structure)
