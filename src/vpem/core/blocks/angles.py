@@ -21,7 +21,7 @@ class Angles(Smooth):
 
     kind = "angles"
     may_have_codes = False
-    n_parameters = n_free = 2
+    n_parameters = 2
     n_statistics = 3  # sums of ones, cosines and sines
     n_features = 2  # cosine and sine
 
@@ -51,12 +51,12 @@ class Angles(Smooth):
         direction, concentration = parameters.T
         return np.stack([concentration * np.cos(direction), concentration * np.sin(direction)], axis=1)
 
-    def from_vector(self, vector: Array, like: Array) -> Array:  # noqa: ARG002 (of other families)
+    def from_vector(self, vector: Array, like: Array) -> Array:
         """See `Family`."""
         lengths = np.minimum(np.hypot(*vector.T), MOST_CONCENTRATED)
         return np.stack([np.arctan2(vector[:, 1], vector[:, 0]), lengths], axis=1)
 
-    def transform(self, x: Array, parameters: Array) -> Array:  # noqa: ARG002 (of other families)
+    def transform(self, x: Array, parameters: Array) -> Array:
         """Ones, cosines and sines."""
         angles = x * (2 * np.pi / self.argument)
         found = np.stack([np.ones(len(x)), np.cos(angles), np.sin(angles)])
@@ -78,7 +78,7 @@ class Angles(Smooth):
         normalizers = -np.log(i0e(concentration)) - concentration - np.log(self.argument)
         return np.concatenate([normalizers[:, None], self.to_vector(parameters)], axis=1)
 
-    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:  # noqa: ARG002 (of categories)
+    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
         """Compute the mean direction, and the concentration whose mean resultant length is that of the rows."""
         counts, cosines, sines = statistics.T
         there = counts > TINY_ROWS
@@ -86,7 +86,7 @@ class Angles(Smooth):
         found = np.stack([np.arctan2(sines, cosines), _concentrations(lengths)], axis=1)
         return np.where(there[:, None], found, previous)
 
-    def first(self, mean: float, variance: float) -> Array:  # noqa: ARG002 (an angle's mean means nothing)
+    def first(self, mean: float, variance: float) -> Array:
         """Parameters of the uniform distribution of directions."""
         return np.zeros((1, 2))
 
@@ -95,7 +95,7 @@ class Angles(Smooth):
         concentrations = np.full(len(values), max(float(everything[0, 1]), 1.0))
         return np.stack([values * (2 * np.pi / self.argument), concentrations], axis=1)
 
-    def features(self, x: Array, everything: Array) -> Array:  # noqa: ARG002 (of other families)
+    def features(self, x: Array, everything: Array) -> Array:
         """See `Family`."""
         angles = x * (2 * np.pi / self.argument)
         return np.stack([np.cos(angles), np.sin(angles)])

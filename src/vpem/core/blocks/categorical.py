@@ -54,7 +54,7 @@ class Categorical(Discrete):
         """Square roots of the probabilities: unlike logarithms, they stay bounded if a probability goes to zero."""
         return np.sqrt(parameters)
 
-    def from_vector(self, vector: Array, like: Array) -> Array:  # noqa: ARG002 (of other families)
+    def from_vector(self, vector: Array, like: Array) -> Array:
         """Normalized squares."""
         found = np.square(vector)
         probabilities: Array = found / found.sum(axis=1, keepdims=True)
@@ -91,7 +91,7 @@ class Categorical(Discrete):
         found: Array = np.where(counts > TINY_ROWS, shares, previous)
         return found
 
-    def first(self, mean: float, variance: float) -> Array:  # noqa: ARG002 (of numbers of categories)
+    def first(self, mean: float, variance: float) -> Array:
         """Equal probabilities of all categories."""
         return np.full((1, self.n_values), 1.0 / self.n_values)
 
@@ -105,7 +105,7 @@ class Categorical(Discrete):
         """Number of features: one for each category."""
         return self.n_values
 
-    def features(self, x: Array, everything: Array) -> Array:  # noqa: ARG002 (of other families)
+    def features(self, x: Array, everything: Array) -> Array:
         """One-hot encoding of the values; NaN for gaps."""
         found: Array = (x == np.arange(self.n_values)[:, None]).astype(np.float64)
         found[:, np.isnan(x)] = np.nan

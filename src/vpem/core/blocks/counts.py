@@ -79,11 +79,6 @@ class Poisson(Discrete):
         rising = np.concatenate([np.zeros((len(a), 1)), steps], axis=1)
         return rising + _rest(numbers.astype(np.float64), mean, a)
 
-    @property
-    def expects(self) -> str:
-        """See `Family`."""
-        return "whole numbers from 0; correct it, leave it empty, or fit the column as gaussian or zeros"
-
     def log_density(self, x: Array, parameters: Array) -> Array:
         """See `Family`; valid for all counts, including those beyond `n_values`."""
         is_value = (x >= 0) & (x == np.floor(x))
@@ -95,7 +90,7 @@ class Poisson(Discrete):
         rising = np.where(small, a * v * (v - 1) / 2 - a**2 * (v - 1) * v * (2 * v - 1) / 12, rising)
         return np.where(is_value, rising + _rest(v, mean, a), -np.inf)
 
-    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:  # noqa: ARG002 (of categories)
+    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
         """Compute means and dispersions from the numbers of rows with each value."""
         counts = statistics.sum(axis=1)
         there = counts > TINY_ROWS
@@ -109,7 +104,7 @@ class Poisson(Discrete):
             found = np.where((new >= old)[:, None], found, kept)
         return np.where(there[:, None], found, previous)
 
-    def first(self, mean: float, variance: float) -> Array:  # noqa: ARG002 (of other families)
+    def first(self, mean: float, variance: float) -> Array:
         """Parameters of a Poisson distribution with this mean."""
         return np.array([[max(mean, LEAST_MEAN), 0.0]])
 
@@ -117,11 +112,6 @@ class Poisson(Discrete):
         """Return components with means halfway between the mean of all rows and the values."""
         found = np.repeat(everything, len(values), axis=0)
         found[:, 0] = np.maximum(0.5 * (found[:, 0] + np.maximum(values, 0.0)), LEAST_MEAN)
-        return found
-
-    def features(self, x: Array, everything: Array) -> Array:
-        """Values in units of their standard deviation."""
-        found: Array = (x / self.deviations(everything))[None]
         return found
 
     def means(self, parameters: Array) -> Array:

@@ -42,22 +42,18 @@ class PartyParameters(DensityCore):
         self, n_components: int, n_columns: int, parties: Sequence[Hashable]
     ) -> dict[str, tuple[int, ...]]:
         """`shapes` of the block of these parties' columns, for families in which they depend on the parties."""
-        del parties
         return self.shapes(n_components, n_columns)
 
     def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
         """Arrays of the block of these parties that are fully determined and need not be given."""
-        del parties
         return {name: np.zeros(shape) for name, shape in shapes.items() if 0 in shape}
 
     def families_of(self, parties: Sequence[Hashable]) -> tuple[str, ...]:
         """Families of the columns of these parties; empty if all columns belong to one family."""
-        del parties
         return ()
 
     def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:
         """Columns of the block of these parties that may be divided by their deviations before a fit."""
-        del parties
         return np.arange(n_columns)
 
     def rescale(self, block: Block, factors: Array) -> Block:
@@ -103,7 +99,6 @@ class Starts(ManyBlocks):
         block : Block
             Parameters after the restart.
         """
-        del weights, block
         found = {name: array.copy() for name, array in statistics.arrays.items()}
         for array in found.values():
             array[components] = 0.0
@@ -146,7 +141,6 @@ class Starts(ManyBlocks):
 
         `everything` is the block's part of `overall`, which every holder of the block's columns knows.
         """
-        del everything
         return None
 
     def around(self, centres: Array, everything: Block) -> Block:
@@ -159,7 +153,6 @@ class Reports(DensityCore):
 
     def correlations(self, block: Block) -> Array | None:
         """Correlations within components, (n_components or 1, n_columns, n_columns); None: independent columns."""
-        del block
         return None
 
     def marginal(self, block: Block, column: int, points: Array) -> Array:
@@ -181,22 +174,18 @@ class Reports(DensityCore):
 
     def values(self, block: Block, column: int) -> Array | None:
         """Possible values of one column except very unlikely ones, (n_values,); None if the column is continuous."""
-        del block, column
         return None
 
     def period(self, block: Block, column: int) -> float | None:
         """Period of one column's values, such as angles or hours; None if the values are not periodic."""
-        del block, column
         return None
 
     def categories(self, block: Block, column: int) -> Array | None:
         """Probabilities of one column's categories, (n_components, n_categories); None if the column is numeric."""
-        del block, column
         return None
 
     def point_mass(self, block: Block, column: int) -> Array | None:
         """Shares of values that are exactly zero, (n_components,), in a column that is continuous elsewhere."""
-        del block, column
         return None
 
     def measure(self, block: Block, column: int) -> str:
@@ -217,12 +206,10 @@ class Reports(DensityCore):
         weights : array of shape (n_components,)
         XT : array of shape (n_columns, n_rows)
         """
-        del block, weights
         return np.zeros(XT.shape[1])
 
     def complaint(self, block: Block, row: Array, names: Sequence[object]) -> str | None:
         """Describe the value of a row, (n_columns,), that is outside its family's support; None if all are valid."""
-        del block, row, names
         return None
 
 
@@ -275,12 +262,7 @@ class PackedOneByOne(Packed):
             own = self.layout.columns(b)
             out[targets[own.start]] += self.density.log_density(tile.XT[own], block)
 
-    def collector(
-        self,
-        means: Array,  # noqa: ARG002 (statistics are what they are, wherever the rows are)
-        variances: Array,  # noqa: ARG002
-        centres: Array | None = None,  # noqa: ARG002
-    ) -> Callable[[], Collector]:
+    def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
         """See `Packed`."""
         return partial(CollectedOneByOne, self)
 

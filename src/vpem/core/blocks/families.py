@@ -81,7 +81,6 @@ class Family(ABC):
     @classmethod
     def suits(cls, facts: Facts) -> bool:
         """True if "auto" chooses the family for a column of numbers with these facts."""
-        del facts
         return False
 
     @classmethod
@@ -107,9 +106,9 @@ class Family(ABC):
         """Number of parameters per component."""
 
     @property
-    @abstractmethod
     def n_free(self) -> int:
-        """Number of free parameters per component."""
+        """Number of free parameters per component; by default, all."""
+        return self.n_parameters
 
     @property
     @abstractmethod
@@ -164,7 +163,6 @@ class Family(ABC):
 
     def can_be_constant(self, value: float) -> bool:
         """True if rows that all have this value determine parameters."""
-        del value
         return True
 
     def recentre(self, everything: Array) -> Array:
@@ -186,9 +184,13 @@ class Family(ABC):
         """Number of features by which k-means compares rows."""
         return 1
 
-    @abstractmethod
     def features(self, x: Array, everything: Array) -> Array:
-        """Features of values, (n_features, n_rows), with a total variance of about 1; NaN for a gap."""
+        """Features of values, (n_features, n_rows), with a total variance of about 1; NaN for a gap.
+
+        By default, the values in units of their standard deviation.
+        """
+        found: Array = (x / self.deviations(everything))[None]
+        return found
 
     # Reports
 
@@ -211,17 +213,14 @@ class Family(ABC):
 
     def categories(self, parameters: Array) -> Array | None:
         """Probabilities of the categories, (n_components, n_categories); None if the column is numeric."""
-        del parameters
         return None
 
     def point_mass(self, parameters: Array) -> Array | None:
         """Shares of values that are exactly zero, (n_components,), if the column is continuous elsewhere."""
-        del parameters
         return None
 
     def log_units(self, x: Array, parameters: Array, weights: Array) -> Array:
         """See `Density`; (n_rows,)."""
-        del parameters, weights
         return np.zeros(len(x))
 
     @property
@@ -252,7 +251,6 @@ class Discrete(Family):
     @classmethod
     def choose(cls, text: str, facts: Facts) -> str:
         """See `Family`."""
-        del text
         if not facts.is_whole or facts.smallest < 0:
             raise ValueError(f"has other values than whole numbers from 0, which are no {cls.kind}")
         if facts.largest >= MOST_VALUES:
@@ -276,15 +274,20 @@ class Discrete(Family):
         found: NDArray[np.bool_] = ~np.isnan(x) & ~((x >= 0) & (x == np.floor(x)))
         return found
 
-    @abstractmethod
+    @property
+    def expects(self) -> str:
+        """See `Family`."""
+        return "whole numbers from 0; correct it, leave it empty, or fit the column as gaussian or zeros"
+
     def log_table(self, parameters: Array) -> Array:
         """Log-probabilities of all values that are counted; (n_components, n_values)."""
+        return self.log_density(self.values(), parameters)
 
     def expected_log_density(self, statistics: Array, parameters: Array) -> float:
         """See `Family`."""
         return float((statistics * self.log_table(parameters)).sum())
 
-    def values(self) -> Array | None:
+    def values(self) -> Array:
         """All values that are counted."""
         return np.arange(self.n_values, dtype=np.float64)
 

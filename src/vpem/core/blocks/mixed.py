@@ -125,7 +125,7 @@ class Mixed(DescribedMixed):
         made = self.gaussian.make(inner) if len(structure.gaussian) else no_gaussian(len(others), self.is_matrix)
         return Block(**made.arrays, others=others, structure=arrays["structure"])
 
-    def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:  # noqa: ARG002
+    def scaled_columns(self, n_columns: int, parties: Sequence[Hashable]) -> NDArray[np.intp]:
         """Gaussian columns of the block."""
         return parse_families(self.families_of(parties)).gaussian
 

@@ -158,7 +158,6 @@ class Packed(Contributions):
         has_gaps : array of shape (n_columns,)
             True for columns that may have gaps.
         """
-        del XT, has_gaps
 
     @abstractmethod
     def collector(self, means: Array, variances: Array, centres: Array | None = None) -> Callable[[], Collector]:
@@ -195,10 +194,10 @@ class Distances(Contributions):
         self,
         chunk: Rows,
         order: NDArray[np.intp],
-        log_weights: Array | None,  # noqa: ARG002 (of EM)
+        log_weights: Array | None,
         scores: Array,
         counts: Array,
-        entropies: Array,  # noqa: ARG002
+        entropies: Array,
         into: Collector | None,
     ) -> None:
         """Assign each row to the nearest centre; see `Contributions`."""

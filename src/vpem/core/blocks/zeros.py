@@ -133,7 +133,7 @@ class Zeros(Smooth):
             [np.log(share), rest - jacobian * centre, moved / squared - jacobian * scale, -0.5 / squared], axis=1
         )
 
-    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:  # noqa: ARG002 (of categories)
+    def m_step(self, statistics: Array, previous: Array, smoothing: float) -> Array:
         """Compute shares, means and variances; parameters without rows keep their previous values."""
         zeros, rest, first, second = statistics.T
         found, total = previous.copy(), zeros + rest
