@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from vpem import VerticalGaussianMixture
-from vpem.core.blocks import packed
+from vpem.core.blocks import layouts
 
 N_ROWS, N_COMPONENTS = 20_000, 3
 
@@ -39,7 +39,7 @@ def main() -> None:
         X = rng.normal(size=(N_ROWS, 96 // width * width))
         times = []
         for widest in (10_000, 1):
-            packed.WIDEST_MATRIX = widest
+            layouts.WIDEST_MATRIX = widest
             times.append(min(seconds(X, width) for _ in range(3)))
         print(f"{width:>5}{times[0] * 1e3:>9.0f} ms{times[1] * 1e3:>9.0f} ms", flush=True)
 

@@ -20,8 +20,9 @@ from vpem.core.blocks import kernels, matrix_kernels
 from vpem.core.blocks.arrays import Statistics
 from vpem.core.blocks.factors import make_block
 from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.layouts import WIDEST_MATRIX, make_layout, sort_blocks
 from vpem.core.blocks.overall import column_moments, shared_statistics
-from vpem.core.blocks.packed import WIDEST_MATRIX, Densities, Tally, make_layout, sort_blocks, warm_up
+from vpem.core.blocks.packed import Densities, Tally, warm_up
 from vpem.core.blocks.tiles import ColumnTally, Distances, Tile, columns_first
 from vpem.core.network.parties import make_network
 from vpem.core.settings import STARTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -42,6 +42,25 @@ class Arrays:
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {array.shape}" for name, array in self.arrays.items())
         return f"{type(self).__name__}({shapes})"
+
+
+def equal_keys(keys: Sequence[Hashable]) -> list[list[int]]:
+    """Group the numbers of blocks with equal keys."""
+    groups: dict[Hashable, list[int]] = {}
+    for b, key in enumerate(keys):
+        groups.setdefault(key, []).append(b)
+    return list(groups.values())
+
+
+def stack(records: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
+    """Concatenate arrays of several blocks along the components."""
+    return {name: np.concatenate([record[name] for record in records]) for name in names}
+
+
+def unstack(record: Mapping[str, Array], n_blocks: int) -> list[dict[str, Array]]:
+    """Inverse of `stack`."""
+    parts = {name: own.reshape(n_blocks, len(own) // n_blocks, *own.shape[1:]) for name, own in record.items()}
+    return [{name: own[b] for name, own in parts.items()} for b in range(n_blocks)]
 
 
 class Block(Arrays):

@@ -13,12 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vpem.core.blocks.arrays import Block, Statistics
+from vpem.core.blocks.arrays import Array, Block, Statistics
 from vpem.core.blocks.density import Density
-
-Array = NDArray[np.float64]
 
 
 def batch_slices(n_samples: int, batch_size: int) -> list[slice]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vpem.core.blocks.arrays import Array
 from vpem.core.blocks.weights import TINY_COUNT
-
-Array = NDArray[np.float64]
 
 ILL_POSED, WELL_POSED = 10.0, 100.0
 """Rows per column of a covariance up to which "auto" shrinks fully, and from which it does not shrink."""

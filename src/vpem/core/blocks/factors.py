@@ -56,6 +56,24 @@ def log_contribution(X: NDArray[np.floating], block: Block) -> Array:
     return contribution
 
 
+def expected_contribution(statistics: Statistics, block: Block) -> float:
+    """Expected log-density of the rows of statistics, plus the entropy of their gaps.
+
+    The former is `-1/2 sum_k n_k (log|S_k| + tr(S_k^-1 C_k) + d log 2 pi)`.
+    """
+    moved = statistics.means - block.means
+    if block.whiteners.ndim == 3:
+        spread = ((statistics.scatters @ block.whiteners) * block.whiteners).sum(axis=(1, 2))
+        distances = np.square(moved[:, None, :] @ block.whiteners).sum(axis=(1, 2))
+    else:
+        precisions = block.whiteners**2
+        spread = (statistics.scatters * precisions).sum(axis=1)
+        distances = (moved**2 * precisions).sum(axis=1)
+    counts = statistics.counts
+    total = counts @ block.log_normalizers - 0.5 * (spread + counts * distances).sum()
+    return float(total) + float(statistics.gap_entropy[0])
+
+
 def block_statistics(X: NDArray[np.floating], responsibilities: Array, *, is_matrix: bool) -> Statistics:
     """Sufficient statistics of rows within one block; statistics of other rows can be added.
 
@@ -187,3 +205,27 @@ def regressions(covariances: Array, XT: Array) -> Iterator[tuple[NDArray[np.bool
             seen = covariances[:, ~gone]
             slopes = np.linalg.solve(seen[:, :, ~gone], seen[:, :, gone])
             yield gone, np.flatnonzero(numbers.ravel() == number), np.asarray(slopes, dtype=np.float64)
+
+
+def parameter_vector(block: Block) -> Array:
+    """Means, then log-variances, or the log-diagonals and the lower triangles of Cholesky factors."""
+    if block.covariances.ndim != 3:
+        return np.concatenate([block.means.ravel(), np.log(block.covariances).ravel()])
+    factors = np.linalg.cholesky(block.covariances)
+    rows, columns = np.tril_indices(factors.shape[1], -1)
+    logs = np.log(np.diagonal(factors, axis1=1, axis2=2))
+    return np.concatenate([block.means.ravel(), logs.ravel(), factors[:, rows, columns].ravel()])
+
+
+def block_of_vector(vector: Array, like: Block) -> Block:
+    """Inverse of `parameter_vector`, for a block of the same shapes."""
+    n_means, shape = like.means.size, like.covariances.shape
+    means, rest = vector[:n_means].reshape(like.means.shape), vector[n_means:]
+    if len(shape) != 3:
+        return make_block(means, np.exp(rest).reshape(shape))
+    n_matrices, width, _ = shape
+    diagonal, (rows, columns) = np.arange(width), np.tril_indices(width, -1)
+    factors = np.zeros(shape)
+    factors[:, diagonal, diagonal] = np.exp(rest[: n_matrices * width]).reshape(n_matrices, width)
+    factors[:, rows, columns] = rest[n_matrices * width :].reshape(n_matrices, -1)
+    return make_block(means, factors @ factors.transpose(0, 2, 1))

@@ -10,20 +10,24 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
+from vpem.core.blocks.arrays import Array, Block, Columns, Statistics, equal_keys, stack, unstack
 from vpem.core.blocks.covariances import STRUCTURES, estimate_covariances, n_covariance_parameters
 from vpem.core.blocks.density import PackedDensity
 from vpem.core.blocks.density_core import CollapsedComponentError
 from vpem.core.blocks.factors import (
     add_statistics,
+    block_of_vector,
+    expected_contribution,
     make_block,
     make_statistics,
+    parameter_vector,
     regressions,
     rescaled,
     scale_statistics,
     variances,
 )
-from vpem.core.blocks.packed import Densities, MatrixLayout, make_layout
+from vpem.core.blocks.layouts import MatrixLayout, make_layout
+from vpem.core.blocks.packed import Densities
 from vpem.core.blocks.tiles import Layout
 from vpem.core.blocks.weights import LOWEST, TINY_COUNT
 
@@ -118,26 +122,12 @@ class Gaussian(PackedDensity):
         return n_components * n_columns + n_covariance_parameters(n_components, n_columns, self.covariance_type)
 
     def to_vector(self, block: Block) -> Array:
-        """Means, then log-variances, or the log-diagonals and the lower triangles of Cholesky factors."""
-        if not self.is_matrix:
-            return np.concatenate([block.means.ravel(), np.log(block.covariances).ravel()])
-        factors = np.linalg.cholesky(block.covariances)
-        rows, columns = np.tril_indices(factors.shape[1], -1)
-        logs = np.log(np.diagonal(factors, axis1=1, axis2=2))
-        return np.concatenate([block.means.ravel(), logs.ravel(), factors[:, rows, columns].ravel()])
+        """See `parameter_vector`."""
+        return parameter_vector(block)
 
     def from_vector(self, vector: Array, like: Block) -> Block:
         """Inverse of `to_vector`."""
-        n_means, shape = like.means.size, like.covariances.shape
-        means, rest = vector[:n_means].reshape(like.means.shape), vector[n_means:]
-        if not self.is_matrix:
-            return make_block(means, np.exp(rest).reshape(shape))
-        n_matrices, width, _ = shape
-        diagonal, (rows, columns) = np.arange(width), np.tril_indices(width, -1)
-        factors = np.zeros(shape)
-        factors[:, diagonal, diagonal] = np.exp(rest[: n_matrices * width]).reshape(n_matrices, width)
-        factors[:, rows, columns] = rest[n_matrices * width :].reshape(n_matrices, -1)
-        return make_block(means, factors @ factors.transpose(0, 2, 1))
+        return block_of_vector(vector, like)
 
     # EM
 
@@ -167,23 +157,15 @@ class Gaussian(PackedDensity):
 
     def adds(self, ones: Sequence[Statistics], others: Sequence[Statistics]) -> list[Statistics]:
         """`add` of many blocks; blocks of equal width are stacked as one block of many components."""
-        n_components, found = len(ones[0].counts), list(ones)
-        groups: dict[int, list[int]] = {}
-        for b, own in enumerate(ones):
-            groups.setdefault(own.means.shape[1], []).append(b)
-        for members in groups.values():
+        found = list(ones)
+        for members in equal_keys([own.means.shape[1] for own in ones]):
             if len(members) == 1:
                 found[members[0]] = self.add(ones[members[0]], others[members[0]])
                 continue
-            both = [
-                Statistics(**_stack([parts[b].arrays for b in members], tuple(parts[0].arrays)))
-                for parts in (ones, others)
-            ]
-            arrays = self.add(*both).arrays
-            for place, b in enumerate(members):
-                own_part = slice(place * n_components, (place + 1) * n_components)
-                parts = {name: array[own_part] for name, array in arrays.items() if name != "gap_entropy"}
-                found[b] = Statistics(**parts, gap_entropy=arrays["gap_entropy"][place : place + 1])
+            names = tuple(ones[0].arrays)
+            both = (Statistics(**stack([parts[b].arrays for b in members], names)) for parts in (ones, others))
+            for b, arrays in zip(members, unstack(self.add(*both).arrays, len(members)), strict=True):
+                found[b] = Statistics(**arrays)
         return found
 
     def m_steps(
@@ -196,23 +178,19 @@ class Gaussian(PackedDensity):
         """
         is_one_affair = self.is_tied or self.shrinkage == "auto"
         n_components = len(statistics[0].counts)
-        groups: dict[tuple[int, int], list[int]] = {}
-        for b, own in enumerate(statistics):
-            groups.setdefault((own.means.shape[1], b if is_one_affair else 0), []).append(b)
         found: list[Block] = list(previous)
         broken: list[list[int]] = [[] for _ in statistics]
-        for members in groups.values():
+        for members in equal_keys([(own.means.shape[1], b * is_one_affair) for b, own in enumerate(statistics)]):
             if len(members) == 1:
                 (b,) = members
                 found[b], broken[b] = self.m_step(statistics[b], previous[b], columns[b])
                 continue
-            together = _stack([statistics[b].arrays for b in members], ("counts", "means", "scatters"))
-            before = Block(**_stack([previous[b].arrays for b in members], ("means", "covariances")))
+            together = Statistics(**stack([statistics[b].arrays for b in members], ("counts", "means", "scatters")))
+            before = Block(**stack([previous[b].arrays for b in members], ("means", "covariances")))
             smallest = np.repeat([columns[b].noise for b in members], n_components, axis=0)
-            block, collapsed = self._m_step(Statistics(**together), before, smallest)
-            for place, b in enumerate(members):
-                own_part = slice(place * n_components, (place + 1) * n_components)
-                found[b] = Block(**{name: array[own_part] for name, array in block.arrays.items()})
+            block, collapsed = self._m_step(together, before, smallest)
+            for place, (b, arrays) in enumerate(zip(members, unstack(block.arrays, len(members)), strict=True)):
+                found[b] = Block(**arrays)
                 broken[b] = [k % n_components for k in collapsed if k // n_components == place]
         return found, broken
 
@@ -247,18 +225,8 @@ class Gaussian(PackedDensity):
         return estimate_covariances(statistics.counts, statistics.scatters, *rule)
 
     def expected_log_density(self, statistics: Statistics, block: Block) -> float:
-        """See `Density`. It is `-1/2 sum_k n_k (log|S_k| + tr(S_k^-1 C_k) + d log 2 pi)`, plus the entropy."""
-        moved = statistics.means - block.means
-        if self.is_matrix:
-            spread = ((statistics.scatters @ block.whiteners) * block.whiteners).sum(axis=(1, 2))
-            distances = np.square(moved[:, None, :] @ block.whiteners).sum(axis=(1, 2))
-        else:
-            precisions = block.whiteners**2
-            spread = (statistics.scatters * precisions).sum(axis=1)
-            distances = (moved**2 * precisions).sum(axis=1)
-        counts = statistics.counts
-        total = counts @ block.log_normalizers - 0.5 * (spread + counts * distances).sum()
-        return float(total) + float(statistics.gap_entropy[0])
+        """See `Density`."""
+        return expected_contribution(statistics, block)
 
     # Initialization
 
@@ -380,8 +348,3 @@ class Gaussian(PackedDensity):
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
-def _stack(records: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
-    """Concatenate records of blocks of equal width along the components."""
-    return {name: np.concatenate([record[name] for record in records]) for name in names}

@@ -223,7 +223,10 @@ class Mixed(DescribedMixed):
         first = [self.first(own) for own in columns]
         statistics = collect(first)
         others = [self._others(*pair) for pair in zip(statistics, first, strict=True)]
-        near = [Structure.of(block).change(own, _recentred) for block, own in zip(first, others, strict=True)]
+        near = [
+            Structure.of(block).change(own, lambda part, before: part.family.recentre(before))
+            for block, own in zip(first, others, strict=True)
+        ]
         if not all(map(np.array_equal, near, others)):
             first = [join_blocks(block, own, block) for block, own in zip(first, near, strict=True)]
             statistics = collect(first)
@@ -233,7 +236,9 @@ class Mixed(DescribedMixed):
             inner, structure = before, Structure.of(before)
             if len(structure.gaussian):
                 (inner,) = self.gaussian.overall([own.take(structure.gaussian)], partial(_given, [sums]))
-            found.append(join_blocks(inner, structure.change(after, _settled), before))
+            found.append(
+                join_blocks(inner, structure.change(after, lambda part, own: part.family.settle(own)), before)
+            )
         return found
 
     def _others(self, statistics: Statistics, previous: Block) -> Array:
@@ -293,14 +298,6 @@ class Mixed(DescribedMixed):
     def pack(self, blocks: Sequence[Block], layout: Layout) -> PackedMixed:
         """Pack Gaussian columns into a few arrays for compiled kernels, and the others into tables."""
         return PackedMixed(layout, blocks, is_matrix=self.is_matrix)
-
-
-def _recentred(part: Part, parameters: Array) -> Array:
-    return part.family.recentre(parameters)
-
-
-def _settled(part: Part, parameters: Array) -> Array:
-    return part.family.settle(parameters)
 
 
 def mixed_features(structure: Structure, deviations: Array, everything: Array, XT: Array) -> Array:

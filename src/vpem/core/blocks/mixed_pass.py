@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from vpem.core.blocks import family_kernels
 from vpem.core.blocks.arrays import Array, Block, Statistics
 from vpem.core.blocks.families import Discrete, Family, Smooth
-from vpem.core.blocks.packed import Densities, MatrixLayout, make_layout
+from vpem.core.blocks.layouts import MatrixLayout, make_layout
+from vpem.core.blocks.packed import Densities
 from vpem.core.blocks.structure import Structure
 from vpem.core.blocks.tiles import Collector, Layout, Numbers, Packed, Tile
 from vpem.core.blocks.weights import LOWEST

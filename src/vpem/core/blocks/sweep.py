@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
-from vpem.core.blocks.arrays import Statistics
+from vpem.core.blocks.arrays import Array, Statistics
 from vpem.core.blocks.features import FeatureTally, parts_of_kmeans
 from vpem.core.blocks.overall import Overall
 from vpem.core.blocks.tiles import (
@@ -29,22 +29,15 @@ from vpem.core.blocks.tiles import (
     Tile,
     columns_first,
 )
+from vpem.core.blocks.weights import lowest
 from vpem.core.network.summation import Shape, Term
 from vpem.core.rows import Rows, Table
-
-Array = NDArray[np.float64]
 
 TILE_VALUES = 2**17
 """Values of one array in a tile: 1 MiB fits a cache near the core, and hides the overhead of the interpreter."""
 
 TERM_VALUES = 2**18
 """Values of one array in a tile of a term: threads compute terms, and wait for the interpreter between tiles."""
-
-N_WORST = 16
-"""Number of rows with the lowest scores that a pass keeps."""
-
-EQUAL = 1e-9
-"""Relative difference of scores below which rows count as equal."""
 
 NONE = np.empty(0)
 """Empty array of scalars."""
@@ -355,21 +348,3 @@ def copy_of(part: Array, room: Array | None) -> Array:
     found = like_last(room, part.shape)
     found[...] = part
     return found
-
-
-def lowest(scores: Array, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
-    """Return the lowest finite scores in ascending order, and their rows; one row of those with equal scores.
-
-    Equal rows have equal scores up to rounding, which depends on a row's place in a vector register. Of scores that
-    are equal up to rounding, only the first row is kept.
-    """
-    is_finite = np.isfinite(scores)
-    scores, rows = scores[is_finite], rows[is_finite]
-    if len(scores) > 8 * N_WORST:
-        few = np.argpartition(scores, 8 * N_WORST)[: 8 * N_WORST]
-        scores, rows = scores[few], rows[few]
-    order = np.argsort(scores)
-    scores, rows = scores[order], rows[order]
-    starts = np.flatnonzero(np.diff(scores, prepend=-np.inf) > EQUAL * np.abs(scores))
-    firsts: NDArray[np.intp] = np.minimum.reduceat(rows, starts) if len(starts) else rows
-    return scores[starts][:N_WORST], firsts[:N_WORST]

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
-from vpem.core.blocks.arrays import Statistics
+from vpem.core.blocks.arrays import Array, Statistics
 from vpem.core.rows import Rows
 
-Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 

@@ -1,4 +1,4 @@
-"""Responsibilities and weights of components: the part of EM that does not depend on the density."""
+"""Responsibilities, weights of components, scores of rows: the part of EM that does not depend on the density."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ TINY_COUNT = 10 * EPSILON
 
 LOWEST = -1e300
 """Lower bound of a row's contribution: minus infinity would become NaN where a network multiplies it by zero."""
+
+
+N_WORST = 16
+"""Number of rows with the lowest scores that a pass keeps."""
+
+EQUAL = 1e-9
+"""Relative difference of scores below which rows count as equal."""
 
 
 def normalize(log_joint: Array) -> tuple[Array, Array]:
@@ -50,3 +57,21 @@ def make_weights(counts: Array) -> Array:
     counts = counts + TINY_COUNT
     weights: Array = counts / counts.sum(axis=-1, keepdims=True)
     return weights
+
+
+def lowest(scores: Array, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
+    """Return the lowest finite scores in ascending order, and their rows; one row of those with equal scores.
+
+    Equal rows have equal scores up to rounding, which depends on a row's place in a vector register. Of scores that
+    are equal up to rounding, only the first row is kept.
+    """
+    is_finite = np.isfinite(scores)
+    scores, rows = scores[is_finite], rows[is_finite]
+    if len(scores) > 8 * N_WORST:
+        few = np.argpartition(scores, 8 * N_WORST)[: 8 * N_WORST]
+        scores, rows = scores[few], rows[few]
+    order = np.argsort(scores)
+    scores, rows = scores[order], rows[order]
+    starts = np.flatnonzero(np.diff(scores, prepend=-np.inf) > EQUAL * np.abs(scores))
+    firsts: NDArray[np.intp] = np.minimum.reduceat(rows, starts) if len(starts) else rows
+    return scores[starts][:N_WORST], firsts[:N_WORST]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.blocks import cell_kernels
+from vpem.core.blocks import family_kernels
 from vpem.core.blocks.weights import make_weights, normalize
 from vpem.core.decisions.initial import draw_candidates, n_candidates, potentials
 from vpem.core.network.packets import ABSENT, LocalLabels
@@ -80,7 +80,7 @@ class Cells(NamedTuple):
         A hub that lacks all rows of a group keeps its profile in `before`.
         """
         counts = np.zeros(before.shape)
-        cell_kernels.count_codes(self.codes, shares * self.weights[:, None], counts)
+        family_kernels.count_codes(self.codes, shares * self.weights[:, None], counts)
         counts[:, ABSENT] = 0.0
         totals = counts.sum(axis=1, keepdims=True)
         found: Array = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), before)
@@ -111,7 +111,7 @@ class Cells(NamedTuple):
 def look_up(codes: Codes, tables: Array) -> Array:
     """Sums over hubs of the entries of tables (n_hubs, n_codes, n) at codes (n_rows, n_hubs); (n_rows, n)."""
     found = np.zeros((len(codes), tables.shape[2]))
-    cell_kernels.look_up(codes, np.ascontiguousarray(tables), found)
+    family_kernels.look_up(codes, np.ascontiguousarray(tables), found)
     return found
 
 

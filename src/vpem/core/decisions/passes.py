@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.batches import Kept, suffixes
 from vpem.core.blocks.density import Density
-from vpem.core.blocks.sweep import Sums, lowest
-from vpem.core.blocks.weights import n_present
+from vpem.core.blocks.sweep import Sums
+from vpem.core.blocks.weights import lowest, n_present
 
 Array = NDArray[np.float64]
 
