@@ -86,10 +86,8 @@ def find_families(
         if takes_words(text):
             if own is None:
                 assert facts.distinct is not None, "few values"
-                numbers[column], labels[column] = (
-                    facts.distinct,
-                    [number_name(value) for value in facts.distinct.tolist()],
-                )
+                numbers[column] = facts.distinct
+                labels[column] = [number_name(value) for value in facts.distinct.tolist()]
             else:
                 labels[column] = list(own)
     if problems:

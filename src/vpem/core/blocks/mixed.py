@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.density_core import OWN, CollapsedComponentError
-from vpem.core.blocks.factors import variances
 from vpem.core.blocks.features import Features
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.mixed_pass import PackedMixed, join_statistics
@@ -102,11 +101,8 @@ class Mixed(DescribedMixed):
         structure = parse_families(self.families_of(parties))
         if len(structure.families) != n_columns:
             raise ValueError(f"expected families of {n_columns} columns, got {len(structure.families)}")
-        return {
-            **self.gaussian.shapes(n_components, len(structure.gaussian)),
-            "others": (n_components, structure.n_parameters),
-            "structure": (n_columns, 2),
-        }
+        shapes = self.shapes(n_components, len(structure.gaussian))
+        return {**shapes, "others": (n_components, structure.n_parameters), "structure": (n_columns, 2)}
 
     def fixed_arrays(self, shapes: Mapping[str, tuple[int, ...]], parties: Sequence[Hashable]) -> dict[str, Array]:
         """See `Density`: the structure, and empty arrays."""
@@ -235,7 +231,7 @@ class Mixed(DescribedMixed):
         for own, before, sums, after in zip(columns, first, statistics, others, strict=True):
             inner, structure = before, Structure.of(before)
             if len(structure.gaussian):
-                (inner,) = self.gaussian.overall([own.take(structure.gaussian)], partial(_given, [sums]))
+                (inner,) = self.gaussian.overall([own.take(structure.gaussian)], lambda _: [sums])  # noqa: B023 (called at once)
             found.append(
                 join_blocks(inner, structure.change(after, lambda part, own: part.family.settle(own)), before)
             )
@@ -272,19 +268,11 @@ class Mixed(DescribedMixed):
 
     def features(self, everything: Block) -> Features:
         """See `Density`."""
-        structure = Structure.of(everything)
-        deviations = np.ones(len(structure.families))
-        if len(structure.gaussian):
-            spread = np.broadcast_to(variances(everything.covariances)[0], len(structure.gaussian))
-            deviations[structure.gaussian] = np.sqrt(spread)
-        widths = tuple(1 if family is None else family.n_features for family in structure.families)
-        scales = [
-            np.full(width, deviation if family is None else np.nan)
-            for family, width, deviation in zip(structure.families, widths, deviations, strict=True)
-        ]
-        return Features(
-            widths, np.concatenate(scales), partial(mixed_features, structure, deviations, everything.others)
-        )
+        structure, deviations = Structure.of(everything), self.deviations(everything)[0]
+        widths = [1 if family is None else family.n_features for family in structure.families]
+        is_gaussian = np.isin(np.arange(len(widths)), structure.gaussian)
+        scales = np.repeat(np.where(is_gaussian, deviations, np.nan), widths)
+        return Features(tuple(widths), scales, partial(mixed_features, structure, deviations, everything.others))
 
     def around(self, centres: Array, everything: Block) -> Block:
         """See `Density`: centres set the means of Gaussian columns; others start with the parameters of all rows."""
@@ -310,8 +298,3 @@ def mixed_features(structure: Structure, deviations: Array, everything: Array, X
         else:
             found.append(part.family.features(x, everything[:, part.parameters]))
     return np.concatenate(found)
-
-
-def _given(statistics: list[Statistics], _: Sequence[Block]) -> Sequence[Statistics]:
-    """Return statistics that were collected already."""
-    return statistics

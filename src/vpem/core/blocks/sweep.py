@@ -20,15 +20,7 @@ from vpem.core.blocks import kernels
 from vpem.core.blocks.arrays import Array, Statistics
 from vpem.core.blocks.features import FeatureTally, parts_of_kmeans
 from vpem.core.blocks.overall import Overall
-from vpem.core.blocks.tiles import (
-    Collector,
-    ColumnTally,
-    Contributions,
-    Numbers,
-    Packed,
-    Tile,
-    columns_first,
-)
+from vpem.core.blocks.tiles import Collector, ColumnTally, Contributions, Numbers, Packed, Tile, columns_first
 from vpem.core.blocks.weights import lowest
 from vpem.core.network.summation import Shape, Term
 from vpem.core.rows import Rows, Table

@@ -109,10 +109,15 @@ class Zeros(Smooth):
 
     def transform(self, x: Array, parameters: Array) -> Array:
         """Indicators of zero and of the rest, the standardized value (or its logarithm), and its square."""
+        is_rest, y = self._split(x)
+        y = np.where(is_rest, (y - parameters[0, CENTRE]) / parameters[0, SCALE], 0.0)
+        return np.stack([(x == 0).astype(np.float64), is_rest.astype(np.float64), y, y**2])
+
+    def _split(self, x: Array) -> tuple[NDArray[np.bool_], Array]:
+        """True for the rest, and its values or their logarithms."""
         is_rest = x > 0 if self.is_log else ~np.isnan(x) & (x != 0)
         y = np.where(is_rest, x, 1.0)
-        y = np.where(is_rest, ((np.log(y) if self.is_log else y) - parameters[0, CENTRE]) / parameters[0, SCALE], 0.0)
-        return np.stack([(x == 0).astype(np.float64), is_rest.astype(np.float64), y, y**2])
+        return is_rest, np.log(y) if self.is_log else y
 
     def is_strange(self, x: Array) -> NDArray[np.bool_]:
         """True for negative amounts if the rest is log-normal."""
@@ -178,18 +183,16 @@ class Zeros(Smooth):
     def start(self, values: Array, everything: Array) -> Array:
         """See `Family`; a zero raises the share of zeros, another value lowers it and is the mean of the rest."""
         found = np.repeat(everything, len(values), axis=0)
-        is_rest = values > 0 if self.is_log else values != 0
+        is_rest, rest = self._split(values)
         found[:, SHARE] = 0.5 * (found[:, SHARE] + ~is_rest)
         found[:, SHARE] = np.clip(found[:, SHARE], LEAST_SHARE, 1 - LEAST_SHARE)
-        rest = np.log(np.where(is_rest, values, 1.0)) if self.is_log else values
         found[:, MEAN] = np.where(is_rest, rest, found[:, MEAN])
         return found
 
     def features(self, x: Array, everything: Array) -> Array:
         """See `Family`."""
-        is_rest = x > 0 if self.is_log else x != 0
-        y = np.where(is_rest, x, 1.0)
-        y = ((np.log(y) if self.is_log else y) - everything[0, MEAN]) / np.sqrt(everything[0, VARIANCE])
+        is_rest, y = self._split(x)
+        y = (y - everything[0, MEAN]) / np.sqrt(everything[0, VARIANCE])
         found = np.stack([is_rest.astype(np.float64), np.where(is_rest, y, 0.0)])
         found[:, np.isnan(x)] = np.nan
         return found
@@ -224,9 +227,8 @@ class Zeros(Smooth):
         shares = weights * (1 - share)
         shares = shares / shares.sum()
         deviation = np.sqrt(shares @ (variance + np.square(mean - shares @ mean)))
-        is_rest = x > 0 if self.is_log else ~np.isnan(x) & (x != 0)
-        derivative = np.log(np.where(is_rest, x, 1.0)) if self.is_log else 0.0
-        return np.where(is_rest, np.log(deviation) + derivative, 0.0)
+        is_rest, y = self._split(x)
+        return np.where(is_rest, np.log(deviation) + (y if self.is_log else 0.0), 0.0)
 
     def sample(self, parameters: Array, labels: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """See `Family`."""
