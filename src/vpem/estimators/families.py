@@ -80,7 +80,8 @@ def find_families(
         try:
             text = _decide(wanted[column], facts, own)
         except ValueError as error:
-            problems.append(f"column {_called(column, names)}: {error}")
+            called = column if names is None else repr(str(names[column]))
+            problems.append(f"column {called}: {error}")
             text = GAUSSIAN
         texts.append(text)
         if takes_words(text):
@@ -211,7 +212,3 @@ def checked_family(text: Any) -> str:
         parse_family(text)
     kind = text.partition(":")[0]
     return kind if kind in FAMILIES and issubclass(FAMILIES[kind], Discrete) else text
-
-
-def _called(column: int, names: Sequence[str] | None) -> str:
-    return str(column) if names is None else repr(str(names[column]))

@@ -102,11 +102,6 @@ def too_large(value: float, column: int, party: object, why: str = "; scale the 
     )
 
 
-def _known(features: tuple[Features | None, ...]) -> tuple[Features, ...]:
-    found = tuple(own for own in features if own is not None)
-    return found if len(found) == len(features) else ()
-
-
 def look_again(overall: Overall, X: Table, network: Network) -> Overall:
     """Return the moments of the first rows, with the largest values updated by more rows of a stream."""
     counts, *_, largest = column_moments(X)
@@ -152,8 +147,9 @@ def describe(X: Table, network: Network, density: Density | None = None) -> Over
             return shared_statistics(X, network, density, first, lambda n_rows: np.ones((n_rows, 1)), has_gaps)[1]
 
         blocks = density.overall(columns, collect)
-    features = () if density is None else tuple(density.features(block) for block in blocks)
-    return Overall(means, variances, tuple(blocks), columns, has_gaps, _known(features))
+    features = () if density is None else tuple(filter(None, map(density.features, blocks)))
+    shared = features if len(features) == len(blocks) else ()
+    return Overall(means, variances, tuple(blocks), columns, has_gaps, shared)
 
 
 def shared_statistics(

@@ -163,5 +163,4 @@ def no_gaussian(n_components: int, is_matrix: bool) -> Block:
 
 def join_blocks(gaussian: Block, others: Array, like: Block) -> Block:
     """Join the parameters of Gaussian and other columns into a block."""
-    inner = {name: array for name, array in gaussian.arrays.items() if name not in ("others", "structure")}
-    return Block(**inner, others=others, structure=like.structure)
+    return Block(**{**gaussian.arrays, "others": others, "structure": like.structure})
