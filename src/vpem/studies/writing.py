@@ -9,6 +9,7 @@ from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
+from vpem.core.blocks.families import GAUSSIAN
 from vpem.studies.shared import Member, Options, Study
 
 COMMENTS = {
@@ -97,6 +98,9 @@ def party_text(
     party: str, table: str, ids: Sequence[str], ignore: Sequence[str] = (), folder: str = "results"
 ) -> str:
     """Return the text of a party's own file, to which its paths are relative."""
+    from vpem.core.blocks.structure import FAMILIES  # slow to import
+
+    families = [text for name, own in FAMILIES.items() for text in own.examples or (name,)]
     lines = [
         "# This file stays with the party. Paths are relative to it.",
         f"party = {_plain(party)}",
@@ -112,7 +116,7 @@ def party_text(
         '# gaps = ["NA", "?", "-999"]  # words that are gaps, in place of the usual ones',
         "",
         '# [families]  # with families = "auto" in the study; what is not said is found from the values',
-        '# rain = "zeros"  # categorical, counts, poisson, zeros, zeros:gaussian, angles:24, gaussian',
+        f'# rain = "zeros"  # {", ".join([*families, GAUSSIAN])}',
         "",
         "# [dates]  # the numbers that columns of dates become",
         '# visited = "days"  # since 1970; or weekday, hour',

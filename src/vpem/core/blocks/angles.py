@@ -20,6 +20,7 @@ class Angles(Smooth):
     """Parameters (n_components, 2): mean direction in radians, and concentration; the argument is the period."""
 
     kind = "angles"
+    examples = ("angles:24",)
     may_have_codes = False
     n_parameters = 2
     n_statistics = 3  # sums of ones, cosines and sines

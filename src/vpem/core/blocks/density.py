@@ -281,15 +281,11 @@ class CollectedOneByOne(Collector):
             density.collect(tile.XT[layout.columns(b)], responsibilities[views[layout.starts[b]]], block)
             for b, block in enumerate(self.packed.blocks)
         ]
-        self._add(own)
+        self.found = density.adds(self.found, own) if self.found else own
 
     def add(self, other: Self) -> None:
         """Add the statistics of later rows."""
-        self._add(other.found)
-
-    def _add(self, new: list[Statistics]) -> None:
-        pairs = zip(self.found, new, strict=True) if self.found else ()
-        self.found = [self.packed.density.add(*pair) for pair in pairs] or new
+        self.found = self.packed.density.adds(self.found, other.found) if self.found else other.found
 
     def statistics(self) -> tuple[Statistics, ...]:
         """Statistics of each block."""

@@ -66,6 +66,8 @@ class Family(ABC):
 
     kind: ClassVar[str]
     """Name of the family, before the colon in its string."""
+    examples: ClassVar[tuple[str, ...]] = ()
+    """Strings that users may write; by default, the name."""
     takes_words: ClassVar[bool] = False
     """True for columns of words, which the party encodes as 0, 1, ..."""
     may_have_codes: ClassVar[bool] = True

@@ -84,13 +84,3 @@ def count_codes(codes, shares, out):  # type: ignore[no-untyped-def]
             code = codes[m, b]
             for k in range(n):
                 out[b, code, k] += shares[m, k]
-
-
-def warm_up() -> None:
-    """Compile all kernels, or load them from disk, before they are needed."""
-    import numpy as np
-
-    codes = np.zeros(2, dtype=np.int64)
-    code_values(np.zeros(2), 1, codes)
-    add_looked_up(codes, np.zeros((1, 2)), np.zeros((1, 2)))
-    add_counts(codes, np.zeros((1, 2)), np.zeros((1, 2)))

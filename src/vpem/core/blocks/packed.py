@@ -275,7 +275,10 @@ class Tally(ColumnTally):
 
 def warm_up() -> None:
     """Compile all kernels for double precision, or load them from disk, before they are needed."""
-    family_kernels.warm_up()
+    codes = np.zeros(2, dtype=np.int64)
+    family_kernels.code_values(np.zeros(2), 1, codes)
+    family_kernels.add_looked_up(codes, np.zeros((1, 2)), np.zeros((1, 2)))
+    family_kernels.add_counts(codes, np.zeros((1, 2)), np.zeros((1, 2)))
     X, one = np.zeros((2, 4)), np.ones((1, 1, 2))
     X[1, 1] = X[1, 3] = np.nan
     XT, zeros = columns_first(X, np.arange(4)), np.zeros(4, dtype=np.int64)

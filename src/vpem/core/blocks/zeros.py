@@ -43,6 +43,7 @@ class Zeros(Smooth):
     """
 
     kind = "zeros"
+    examples = ("zeros", "zeros:gaussian")
     n_parameters = 6
     n_free = 3  # share, mean and variance
     n_statistics = 4  # zeros, others, sum and sum of squares
