@@ -73,7 +73,7 @@ def join(
     if fit is None:
         return
     from vpem.cli.summary import show_findings
-    from vpem.studies.matched_rows import describe_own
+    from vpem.studies.results import describe_own
     from vpem.verdict import in_python
 
     end = "converged" if fit.converged else "ended"

@@ -21,7 +21,7 @@ def explain(study: Annotated[Path, typer.Argument(help="The file that all partie
     """
     from textwrap import fill
 
-    from vpem.studies.explaining import explain_study
+    from vpem.studies.ledger import explain_study
     from vpem.studies.shared_file import read_study
 
     for section in explain_study(read_study(study)):

@@ -24,7 +24,7 @@ from vpem.privacy.sealing import SealError, close_box, open_box
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import Belongs, Checkpoints, open_folder
 from vpem.studies.joining import LOG, restore
-from vpem.studies.ledger import Ledger
+from vpem.studies.ledger import noting
 from vpem.studies.local import find_files
 from vpem.studies.matching import load_matched, make_matching, save_matched
 from vpem.studies.private import PartyFile, read_party
@@ -177,7 +177,7 @@ def answer_question(asked: Asked) -> tuple[Answer, bytes | None]:
 
 
 def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | None]:
-    question, ledger = asked.question, Ledger(seat.study.names)
+    question = asked.question
     if seat.kept is not None and seat.unmatched is not None:  # the server knows that all parties saved it
         save_matched(seat.party.folder, seat.study, seat.unmatched, seat.kept)
         seat = matched_seat(seat, seat.kept)
@@ -194,13 +194,9 @@ def _fit(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | No
         checkpoints.glance()
         # Saved arrays are not memory-mapped: the session is paused soon, which encodes its whole state.
         session = Session.resume(seat.agent(), before.session, save_parts=lambda parts: bool(checkpoints.save(parts)))
-    session.note = ledger.note
     _answer_once(asked, seat)
-    try:
+    with noting(session, seat.study, seat.party.folder, FIT, journal):
         given = answer(session, seat.study.number(SERVER), question)
-    finally:
-        for problem in ledger.write(seat.party.folder, FIT):
-            journal.tell(Note(problem))
     sent, received = _traffic(before, question, given, seat.number)
     journal.tell(Progress(*session.stage, sent, received))
     if given.is_done:
@@ -233,7 +229,7 @@ def _show(what: str, error: Exception) -> None:
 
 def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | None]:
     """Answer one question of the matching of rows."""
-    question, ledger, unmatched = asked.question, Ledger(seat.study.names), seat.unmatched
+    question, unmatched = asked.question, seat.unmatched
     if unmatched is None:
         raise Stopped("there is nothing to match in this study")
     before = _find_kept(asked, seat)
@@ -244,12 +240,8 @@ def _match(asked: Asked, seat: Seat, journal: Journal) -> tuple[Answer, bytes | 
             return Answer(is_early=True), asked.kept
         resume(matching, before.session)
     _answer_once(asked, seat)
-    matching.note = ledger.note
-    try:
+    with noting(matching, seat.study, seat.party.folder, MATCH, journal):
         given = answer(matching, seat.study.number(SERVER), question)
-    finally:
-        for problem in ledger.write(seat.party.folder, MATCH):
-            journal.tell(Note(problem))
     if question.number == 0:
         found, _ = load_matched(seat.party.folder, seat.study, unmatched)
         given = msgspec.structs.replace(

@@ -16,7 +16,7 @@ from vpem.planning.planner import fit_exchanges
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import open_folder
 from vpem.studies.joining import LOG, restore
-from vpem.studies.ledger import Ledger
+from vpem.studies.ledger import noting
 from vpem.studies.local import find_files
 from vpem.studies.matching import NOTHING, make_matching
 from vpem.studies.private import PartyFile, read_party
@@ -113,18 +113,13 @@ class _Serving:
             nodes = self._match(nodes)
             self.seat = matched_seat(self.seat, NOTHING)
         session, _ = restore(self.seat, journal)
-        ledger = Ledger(study.names)
-        session.note = ledger.note
-        try:
+        with noting(session, study, self.seat.party.folder, FIT, journal):
             opened = open_run(session, self.seat.hello(), self.names, nodes, self.ask)
             for name in self.names.values():
                 journal.tell(Here(name))
             self.n_rows = next(given.hello.rows for given in opened.answers.values() if given.hello is not None) or 1
             journal.tell(Note(expected_time(study, self.n_rows, self.seconds)))
             drive(session, opened, self.names, self.ask, watch=partial(self._show_fit, session))
-        finally:
-            for problem in ledger.write(self.seat.party.folder, FIT):
-                journal.tell(Note(problem))
         return self.n_questions
 
     def ask(self, questions: Mapping[int, Question]) -> Mapping[int, Answer]:
@@ -151,19 +146,15 @@ class _Serving:
 
     def _match(self, nodes: list[int]) -> list[int]:
         """Let the parties find their common rows, unless they know them; return the parties' nodes."""
-        ledger, unmatched = Ledger(self.study.names), self.seat.unmatched
+        unmatched = self.seat.unmatched
         assert unmatched is not None, "there is something to match"
         session = make_matching(self.study, self.seat.number, unmatched, self.seat.credentials)
-        session.note = ledger.note
-        try:
+        with noting(session, self.study, self.seat.party.folder, MATCH, self.journal):
             opened = open_run(session, hello_of_match(self.seat), self.names, nodes, self.ask)
             known = {given.matched for given in opened.answers.values()}
             if len(known) > 1 or None in known:
                 watch = partial(self._show, session)
                 drive(session, opened, self.names, self.ask, purpose=MATCH, watch=watch)
-        finally:
-            for problem in ledger.write(self.seat.party.folder, MATCH):
-                self.journal.tell(Note(problem))
         return list(opened.node_of.values())
 
     def _show(self, session: AnySession, *_: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from vpem.core.agent.machine import Agent
 from vpem.files import replacing
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import Belongs, Checkpoints, open_folder
-from vpem.studies.ledger import Ledger
+from vpem.studies.ledger import noting
 from vpem.studies.matching import NOTHING, SAVED, make_matching, save_matched
 from vpem.studies.private import PartyFile
 from vpem.studies.results import PartyFit, Writers, make_results, write_all
@@ -276,11 +277,10 @@ def carry(
     follow: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Run a session over the study's links until it ends, and record in the ledger what it sent."""
-    study, ledger = seat.study, Ledger(seat.study.names)
-    session.note = ledger.note
+    study = seat.study
     journal.begin(study, seat.number, set(without))
-    wire = open_wire(seat.wiring())
-    try:
+    noted = noting(session, study, seat.party.folder, hello.purpose, journal)
+    with noted, closing(open_wire(seat.wiring())) as wire:
         outcome = run(
             session,
             wire,
@@ -294,9 +294,5 @@ def carry(
             without=tuple(without),
             follow=follow,
         )
-    finally:
-        wire.close()
-        for problem in ledger.write(seat.party.folder, hello.purpose):
-            journal.tell(Note(problem))
     journal.tell(outcome)
     return outcome

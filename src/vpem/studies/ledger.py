@@ -1,18 +1,27 @@
-"""Ledger of what a party sent, to which neighbour and in which form: one line of JSON per run, in its folder."""
+"""What a study reveals: an explanation before anything is sent, and a ledger of what was sent.
+
+A party's ledger has one line of JSON per run: what it sent, to which neighbour and in which form.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import Frame, Message
+from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.network.parties import Network, make_network
+from vpem.privacy.explaining import Rows, Section, explain
 from vpem.privacy.exposure import forms
+from vpem.studies.shared import Study
+from vpem.studies.telling import Journal, Note
+from vpem.transports.session import AnySession
 
 LEDGER = "ledger.jsonl"
 PLAIN = {
@@ -83,3 +92,37 @@ class Ledger:
                 os.truncate(path, n_bytes)
             return [f"{path}: what this run has sent could not be written down: {error.strerror}"]
         return []
+
+
+@contextmanager
+def noting(session: AnySession, study: Study, folder: Path, purpose: str, journal: Journal) -> Iterator[None]:
+    """Count what a session sends, and write it to the party's ledger at the end."""
+    ledger = Ledger(study.names)
+    session.note = ledger.note
+    try:
+        yield
+    finally:
+        for problem in ledger.write(folder, purpose):
+            journal.tell(Note(problem))
+
+
+def study_network(study: Study) -> Network:
+    """Return the network of a study as its agents derive it.
+
+    The columns are not known yet, so each party has one.
+    """
+    import networkx as nx
+
+    columns: dict[Hashable, list[int]] = {one.name: [place] for place, one in enumerate(study.parties)}
+    graph: Any = "star"
+    if study.server is None:
+        graph = nx.relabel_nodes(nx.Graph(list(study.links)), dict(enumerate(columns)))
+    return make_network(columns, graph, study.model.hops, shared_generator(study.agreement().seed, HUB_TIES))
+
+
+def explain_study(study: Study) -> list[Section]:
+    """Return sections of text for a data protection officer."""
+    rows = Rows("digests")
+    if study.match != "same":
+        rows = Rows("tokens", study.match, study.spelling, study.names[study.matching.matcher])
+    return explain(study.agreement(), study_network(study), study.names, rows)

@@ -22,9 +22,8 @@ from vpem.core.agent.message import Frame
 from vpem.core.rooms import bytes_for
 from vpem.transports.datagrams import Datagram, Hello, Status, mismatch, steps_ahead
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
-from vpem.transports.outcomes import Away, Here, Outcome, Progress, Told, Wrong
+from vpem.transports.outcomes import Away, Here, Outcome, Progress, Repeats, Told, Waits, Wrong
 from vpem.transports.presence import Awaited, Presence
-from vpem.transports.reminders import Repeats, Waits
 from vpem.transports.session import AnySession
 from vpem.transports.wiring import Wire
 

@@ -2,9 +2,8 @@
 
 from itertools import pairwise
 
-from vpem.transports.outcomes import Problem, Waiting
+from vpem.transports.outcomes import MOST_KINDS, MOST_SECONDS, Problem, Repeats, Waiting, Waits
 from vpem.transports.presence import Awaited
-from vpem.transports.reminders import MOST_KINDS, MOST_SECONDS, Repeats, Waits
 
 LEASE = 2.0
 AWAITED = [Awaited("east", 3.0)]
