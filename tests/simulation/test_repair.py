@@ -11,7 +11,7 @@ from vpem.core.blocks.batches import Kept
 from vpem.core.blocks.density import CollapsedComponentError
 from vpem.core.blocks.factors import make_block, make_statistics
 from vpem.core.blocks.gaussian import Gaussian
-from vpem.core.blocks.sweep import N_WORST
+from vpem.core.blocks.weights import N_WORST
 from vpem.core.decisions.passes import BatchPass
 from vpem.core.decisions.repair import MOST_REPAIRS, Repair, RepairQueue
 from vpem.core.network.consensus import Consensus
