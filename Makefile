@@ -8,7 +8,7 @@ FIGURES := $(VENV)/.installed-figures
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: help demo test lint types docs pytest test-processors test-network test-flower soak bench bench-network format clean
+.PHONY: help demo test check lint types docs pytest test-processors test-network test-flower soak bench bench-network format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -33,6 +33,11 @@ lint: $(STAMP) ## ruff: rules and format
 
 types: $(STAMP) ## mypy --strict on src/
 	$(BIN)/mypy
+
+FAST = tests/core tests/simulation tests/verdict/test_rules.py tests/test_imports.py --ignore tests/core/test_tracking.py
+
+check: lint types ## lint, types and fast tests, about a minute, while you work; SELECT="tests/cli" for other tests
+	$(PYTEST) -q -m 'not long' --durations=0 --durations-min=5 $(or $(SELECT),$(FAST))
 
 # Not --quiet: it hides warnings from --strict too.
 docs: $(STAMP) ## the documentation, warnings are errors
