@@ -8,7 +8,7 @@ import vpem
 from vpem import Consensus, Differences, Failures, RunningSums, Star, Tree, VerticalGaussianMixture
 from vpem.core.network.adders import MessageAdder
 from vpem.core.network.costs import find_sendings
-from vpem.core.network.summation import ITERATE, Payload, Shape
+from vpem.core.network.summation import Payload, Series, Shape, SumKind
 from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.core.script import start_phases
 from vpem.datasets import make_vertical_blobs, random_geometric_graph
@@ -27,6 +27,7 @@ from vpem.planning import (
 )
 
 DATA = make_vertical_blobs(400, n_parties=5, n_columns=2, n_components=3, random_state=0).data
+SERIES = Series(SumKind.ITERATE)
 PARTIES = {name: [2 * place, 2 * place + 1] for place, name in enumerate(("bank", "shop", "clinic", "school", "a"))}
 GEOMETRIC = random_geometric_graph(5, 2.5, 1)
 
@@ -173,8 +174,8 @@ def test_the_low_end_is_a_sum_in_which_nothing_changes():
     adder = MessageAdder(summation, network)
     terms = np.random.default_rng(0).normal(size=(4, shape.n_values))
     for _ in range(40):  # until nothing is left to say
-        _, traffic = adder.add(terms, shape, ITERATE, 5)
-    low = summation.lengths(network, shape, ITERATE).fewest
+        _, traffic = adder.add(terms, shape, SERIES, 5)
+    low = summation.lengths(network, shape, SERIES).fewest
     assert traffic.bytes == find_sendings(summation, network, values=True, decision=True).traffic(low, 5).bytes
 
 
@@ -183,8 +184,8 @@ def test_the_memory_of_links_is_what_agents_carry(around):
     network = make_network({party: [party] for party in range(6)}, "star" if around.has_server else "path")
     summation, shape = Differences(around), Shape(100, 4)
     adder = MessageAdder(summation, network)
-    adder.add(np.random.default_rng(0).normal(size=(6, shape.n_values)), shape, ITERATE, 0)
-    carried = [sum(array.nbytes for array in carry.values()) for carry in adder.carries[ITERATE]]
+    adder.add(np.random.default_rng(0).normal(size=(6, shape.n_values)), shape, SERIES, 0)
+    carried = [sum(array.nbytes for array in carry.values()) for carry in adder.carries[SERIES]]
     assert [summation.carried_bytes(network, position, shape) for position in network.positions] == carried
     found = estimate(
         summation, network, Study(n_rows=100, n_components=4), iterations=(1, 1), kmeans_iterations=(1, 1)

@@ -21,10 +21,10 @@ from vpem.core.network import coding
 from vpem.core.network.adders import MessageAdder, sum_traffic
 from vpem.core.network.coding import mean_change, steps_for
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Place, Shape, Term, WrongMessageError
+from vpem.core.network.summation import Place, Series, Shape, SumKind, Term, WrongMessageError
 from vpem.datasets import make_vertical_blobs
 
-SERIES = "iterate 0"
+SERIES = Series(SumKind.ITERATE)
 
 
 def network_of(graph):
@@ -295,7 +295,7 @@ def test_a_sum_that_does_not_change_sends_next_to_nothing():
 def test_other_sums_go_whole():
     network, shape = network_of(nx.path_graph(4)), Shape(7, 3, 1)
     terms = np.random.default_rng(0).normal(size=(4, 22))
-    sums, traffic = MessageAdder(Differences(Tree()), network).add(terms, shape, "cluster", 0)
+    sums, traffic = MessageAdder(Differences(Tree()), network).add(terms, shape, Series(SumKind.CLUSTER), 0)
     np.testing.assert_allclose(sums[0], terms.sum(axis=0), rtol=1e-14)
     assert traffic.bytes == sum_traffic(Tree(), network, shape).bytes
 

@@ -15,14 +15,14 @@ from studies import bits, make_study, run, table
 from vpem import Consensus, Tree, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.decisions.retreating import must_retreat
 from vpem.core.network.adders import MessageAdder
-from vpem.core.network.chebyshev import Averaging, accelerate
+from vpem.core.network.compressed_consensus.chebyshev import Averaging, accelerate
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Place, Shape, WrongMessageError
+from vpem.core.network.summation import Place, Series, Shape, SumKind, WrongMessageError
 from vpem.datasets import make_vertical_blobs
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 
-SERIES = "iterate 0"
+SERIES = Series(SumKind.ITERATE)
 KINDS = ["metropolis", "laplacian"]
 
 
@@ -325,11 +325,11 @@ def test_other_sums_stand_alone():
     network, shape = network_on(nx.path_graph(6)), Shape(4, 3)
     adder = MessageAdder(Consensus("auto"), network)
     terms = np.random.default_rng(0).normal(size=(6, 12))
-    for series, n_rounds in (("", 39), ("cluster", 27)):
+    for series, n_rounds in ((Series(), 39), (Series(SumKind.CLUSTER), 27)):
         found, traffic = adder.add(terms, shape, series, 0)
         np.testing.assert_allclose(found, np.tile(terms.sum(axis=0), (6, 1)), atol=1e-5 if series else 1e-8)
         assert traffic.rounds == n_rounds, series
-    assert not any(adder.carries["cluster"])
+    assert not any(adder.carries[Series(SumKind.CLUSTER)])
     rounds = [adder.add(terms, shape, SERIES, 0)[1].rounds for _ in range(3)]
     assert rounds == [33, 8, 8]
     assert adder.add(np.ones((6, 15)), Shape(5, 3), SERIES, 0)[1].rounds == 33, "another shape is another series"

@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from oracles import by_row
 from studies import make_study, run
 from vpem import Masked, Star, Tree
-from vpem.core.agent.message import RemoteProtocolError, header_of
+from vpem.core.agent.message import RemoteProtocolError
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import NO_MEMORY, Place, Shape, WrongMessageError
+from vpem.core.network.summation import NO_MEMORY, SINGLE, Place, Shape, WrongMessageError
 from vpem.privacy import changes, words
 from vpem.privacy.keys import link_tag
 from vpem.privacy.masks import FEW_HOLDERS, FIRST, N_EXTRA, REPEATS, TWO_PARTIES
@@ -69,7 +69,7 @@ def transcript(summation, terms, network, rng):
     told = {position: greetings[position][0] for position in network.positions}
     shape, seen = Shape(terms.shape[1], 1), []
     for position, term in enumerate(terms):
-        place = Place(network, position, shape, "", 0, 0, told, greetings[position][1])
+        place = Place(network, position, shape, SINGLE, 0, 0, told, greetings[position][1])
         state = summation.begin(place, NO_MEMORY, term)
         seen.append(np.ascontiguousarray(summation.message(place, 0, state)).view(np.uint8))
     return np.concatenate(seen)
@@ -114,12 +114,12 @@ def test_a_row_of_two_parties_is_plain_to_both_unless_it_is_left_out():
 
         def end(self, place, state, original=original, totals=totals):
             found = original[0](self, place, state)
-            if place.position == 2 and place.series.startswith("iterate"):
+            if place.position == 2 and place.series.is_em:
                 totals.append(by_row(found[0], 30, 2))
             return found
 
         def begin(self, place, carry, term, original=original, terms=terms):
-            if place.series.startswith("iterate") and term is not None:
+            if place.series.is_em and term is not None:
                 terms.append((place.position, by_row(term, 30, 2)))
             return original[1](self, place, carry, term)
 
@@ -216,7 +216,7 @@ def test_a_message_of_another_epoch_or_to_another_receiver_does_not_fit():
     told = {position: greetings[position][0] for position in network.positions}
 
     def tag(epoch, position, peer, content=b"content"):
-        place = Place(network, position, Shape(1, 1), "", epoch, 0, told, greetings[position][1])
+        place = Place(network, position, Shape(1, 1), SINGLE, epoch, 0, told, greetings[position][1])
         return summation.tag(place, peer, [content])
 
     assert tag(0, 0, 1) == tag(0, 1, 0)
@@ -228,7 +228,7 @@ def test_a_public_key_that_is_none_is_blamed_on_its_agent():
     network = make_network({n: [n] for n in range(3)}, "star", 0, np.random.default_rng(0))
     public, keys = summation.greet()
     for wrong in (b"", bytes(31), bytes(32), public):
-        place = Place(network, 0, Shape(2, 1), "", 0, 0, {0: public, 1: wrong, 2: summation.greet()[0]}, keys)
+        place = Place(network, 0, Shape(2, 1), SINGLE, 0, 0, {0: public, 1: wrong, 2: summation.greet()[0]}, keys)
         with pytest.raises(WrongMessageError, match="expected a public key") as caught:
             summation.begin(place, NO_MEMORY, np.zeros(2))
         assert caught.value.sender == 1
@@ -238,7 +238,7 @@ def test_two_parties_with_one_key_cannot_cancel_a_third_s_masks():
     summation = Masked(Star())
     network = make_network({n: [n] for n in range(3)}, "star", 0, np.random.default_rng(0))
     (own, keys), (theirs, _) = summation.greet(), summation.greet()
-    place = Place(network, 1, Shape(2, 1), "", 0, 0, {0: theirs, 1: own, 2: theirs}, keys)
+    place = Place(network, 1, Shape(2, 1), SINGLE, 0, 0, {0: theirs, 1: own, 2: theirs}, keys)
     with pytest.raises(WrongMessageError, match="got that of another"):
         summation.begin(place, NO_MEMORY, np.zeros(2))
 
@@ -251,7 +251,8 @@ def test_masks_only_cancel_among_parties_that_were_told_the_same():
 
     def total(heard):
         places = [
-            Place(network, n, Shape(2, 1), "", 0, 5, told, greetings[n][1], 0, heard[n]) for n in network.positions
+            Place(network, n, Shape(2, 1), SINGLE, 0, 5, told, greetings[n][1], 0, heard[n])
+            for n in network.positions
         ]
         states = [summation.begin(place, NO_MEMORY, np.ones(2) if n < 3 else None) for n, place in enumerate(places)]
         sent = {n: summation.message(places[n], 0, states[n]) for n in range(3)}
@@ -274,8 +275,7 @@ def test_a_server_that_tells_parties_different_counts_learns_nothing():
                 counts = np.repeat([0, 4], [19, 5]).astype(np.int32)
                 values = np.frombuffer(np.array([0, 0, 4], "<f8").tobytes() + changes.pack(counts), np.uint8)
                 message = message._replace(values=values, tag=b"")
-                parts = [repr(header_of(message)).encode(), values.data, np.ascontiguousarray(message.decision).data]
-                message = message._replace(tag=link_tag(place, message.receiver, parts))
+                message = message._replace(tag=link_tag(place, message.receiver, message.parts()))
                 lies += 1
         line += agents[message.receiver].receive(message)
         place = server.identity._place or place
@@ -301,7 +301,9 @@ def test_a_party_that_adds_under_other_masks_is_noticed():
     told = {position: greetings[position][0] for position in network.positions}
 
     def total(numbers):
-        places = [Place(network, n, Shape(2, 1), "", 0, numbers[n], told, greetings[n][1]) for n in network.positions]
+        places = [
+            Place(network, n, Shape(2, 1), SINGLE, 0, numbers[n], told, greetings[n][1]) for n in network.positions
+        ]
         states = [summation.begin(place, NO_MEMORY, np.ones(2) if n < 3 else None) for n, place in enumerate(places)]
         sent = {n: summation.message(places[n], 0, states[n]) for n in range(3)}
         return summation.end(places[3], summation.combine(places[3], 0, states[3], sent))[0]

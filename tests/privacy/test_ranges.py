@@ -13,7 +13,7 @@ from oracles import flat
 from studies import make_study, run
 from vpem import Masked, Star
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import HOLDERS, NO_MEMORY, Place, Shape, WrongMessageError
+from vpem.core.network.summation import NO_MEMORY, Place, Series, Shape, SumKind, WrongMessageError
 from vpem.privacy import changes, masks, words
 from vpem.privacy.masks import COUNTS, FIRST, N_EXTRA
 from vpem.privacy.words import WHOLE, Format
@@ -70,9 +70,9 @@ def any_numbers(seed, n, n_rows, width, most=100):
 
 
 KINDS = {
-    "first": ("iterate 0", FIRST, {}),
-    "whole": ("", WHOLE, {}),
-    "later": ("cluster", Format(8, -20), {"exponent": np.array([-20.0])}),
+    "first": (Series(SumKind.ITERATE), FIRST, {}),
+    "whole": (Series(), WHOLE, {}),
+    "later": (Series(SumKind.CLUSTER), Format(8, -20), {"exponent": np.array([-20.0])}),
 }
 
 
@@ -97,7 +97,7 @@ def test_a_total_of_changes_is_exactly_the_sum_of_the_clipped_changes(seed, n, e
     total, unit = before.sum(axis=0), 2.0**exponent
     common = {"total": total, "exponent": np.array([float(exponent)]), "present": np.ones(3, dtype=np.uint8)}
     carries = [*({**common, "sent": own} for own in before), common]
-    found, _ = opened(terms, "iterate 0", carries)
+    found, _ = opened(terms, Series(SumKind.ITERATE), carries)
     most, expected = 2**23 - 1, []
     for row in range(3):
         leader = int(total[row, 1] > total[row, 0])
@@ -122,8 +122,8 @@ def spoil(kind, position=1):
     def begin(self, place, carry, term):
         state = original(self, place, carry, term)
         is_later = "exponent" in carry
-        series = {"holders": HOLDERS, "first": "iterate", "changes": "iterate", "cluster": "cluster"}[kind]
-        if place.position == position and place.series.startswith(series) and is_later == (kind == "changes"):
+        wanted = SumKind.ITERATE if kind in ("first", "changes") else SumKind(kind)
+        if place.position == position and place.series.kind is wanted and is_later == (kind == "changes"):
             out, head = state["out"].copy(), 16 * (place.shape.n_scalars + N_EXTRA)
             form = masks._form(place, carry)
             entries = words.read(out[head:], form)
@@ -153,7 +153,7 @@ def test_a_party_that_adds_what_cannot_be_ends_the_study_at_all(kind):
 @pytest.mark.parametrize("numbers", [[0, 1, 5], [-1, 3, 3], [2**30, 3, 3]])
 def test_a_server_that_tells_counts_that_cannot_be_is_named(numbers):
     network = make_network({k: [k] for k in range(3)}, "star", 0, np.random.default_rng(0))
-    place = Place(network, 0, Shape(3, 1), HOLDERS, 0, 0, {}, None)
+    place = Place(network, 0, Shape(3, 1), Series(SumKind.HOLDERS), 0, 0, {}, None)
     content = changes.pack(np.array(numbers, dtype=np.int32))
     message = np.frombuffer(np.array([0.0, 0.0, 3.0], "<f8").tobytes() + content, np.uint8)
     assert masks._form(place, NO_MEMORY) == COUNTS

@@ -63,12 +63,12 @@ def totals_of(agents, X, keys, lacking=()):
 
     def end(self, place, state):
         found = original[0](self, place, state)
-        if place.position == 0 and place.series == "":
+        if place.position == 0 and not place.series:
             seen.append(by_row(found[0], len(X), 2))
         return found
 
     def begin(self, place, carry, term):
-        if place.position == 3 and place.series == "" and term is not None:
+        if place.position == 3 and not place.series and term is not None:
             own.append(by_row(term, len(X), 2))
         return original[1](self, place, carry, term)
 

@@ -58,7 +58,7 @@ def test_the_format_is_what_its_description_says(waiting):
     frame = wire.encode(message)
     assert frame == make_frame(message)
     assert len(frame) == message.n_bytes == OVERHEAD_BYTES + 8 * (48 + 4)
-    assert frame[:6].hex() == "7670656d0309", "the magic word, version 3, nine bytes of header"
+    assert frame[:6].hex() == "7670656d0409", "the magic word, version 4, nine bytes of header"
     # Epoch 0, round 1 after the meeting, from 1 to 0, the fourth kind, the first type, 48 values, four decisions.
     assert frame[6:15].hex() == "98" + "00" + "01" + "01" + "00" + "03" + "00" + "30" + "04"
     found = wire.decode(frame, agent, 1)
@@ -103,7 +103,7 @@ def bad_frames(message):
     yield "truncated", frame[:-1], "as the header says, got"
     yield "too long", frame + b"\0", "as the header says, got"
     yield "foreign", b"HTTP" + frame[4:], "begin with b'HTTP'"
-    yield "newer", make_frame(message, version=4), "version 3 of the wire format, got 4"
+    yield "newer", make_frame(message, version=5), "version 4 of the wire format, got 5"
     yield "padded", make_frame(message, padding=b" "), "filled up with zeros"
     yield "a text", make_frame(message, [*header[:7], "four"]), "fields of a header"
     yield "too few", make_frame(message, header[:7]), "fields of a header"
@@ -295,7 +295,7 @@ def test_states_that_are_none():
         "truncated or damaged": saved[:-1],
         "got 5 bytes": saved[:5],
         "begin with": b"PK" + saved[2:],
-        "version 4 of an agent's state, got 9": saved[:4] + b"\t" + saved[5:],
+        "version 5 of an agent's state, got 9": saved[:4] + b"\t" + saved[5:],
     }
     for problem, content in bad.items():
         with pytest.raises(wire.WireError, match=problem):

@@ -22,7 +22,7 @@ from vpem.core.network.default import default_summation
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
-from vpem.core.network.summation import NO_MEMORY, Lengths, Shape, Summation
+from vpem.core.network.summation import NO_MEMORY, SINGLE, Lengths, Series, Shape, Summation
 from vpem.core.network.traffic import Traffic
 from vpem.core.script.context import Context
 from vpem.core.script.phases import DONE, PHASES, settle
@@ -88,7 +88,7 @@ class Exchange(NamedTuple):
     """Kind of exchange; see `vpem.core.script.phases.Phase.exchange`."""
     shape: Shape | None
     n_decisions: int = 0
-    series: str = ""
+    series: Series = SINGLE
     stage: int = 0
     """Stage of the sum; see `vpem.core.network.summation.Summation.stage`."""
 
@@ -159,7 +159,7 @@ def run_script(
     )
     context = Context(network=network, agreement=agreement, n_rows=study.n_rows, kmeans_max_iter=kmeans_iterations)
     found: Counter[Exchange] = Counter()
-    begun: set[str] = set()
+    begun: set[Series] = set()
     progress = settle(context, Progress())
     while progress.phase != DONE:
         if progress.carry != KEEP:

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.coding import DECIDED, compress, decompress
-from vpem.core.network.differences import MOST_LEVEL
+from vpem.core.network.coding import DECIDED, compress, decompress, mean_level
 from vpem.core.network.parties import Network
 from vpem.core.network.sharing import once
 from vpem.core.network.summation import NO_MEMORY, Memory
@@ -109,7 +108,7 @@ def take(
     blurs = np.append(carry.get("blurs", np.zeros(N_BLURS))[1:], latest)
     present = carry["present"]
     is_there = present.astype(bool)
-    mean = min(max(level / max(1, int(is_there.sum())), -MOST_LEVEL), MOST_LEVEL)
+    mean = mean_level(level, int(is_there.sum()))
     values = total - np.take_along_axis(total, references, axis=1)
     values += mean or np.finfo(float).tiny  # zeros would mean that the row is absent
     values[~is_there] = 0.0

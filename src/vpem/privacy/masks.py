@@ -16,16 +16,17 @@ from vpem.core.network.parties import Network
 from vpem.core.network.sharing import once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
-    HOLDERS,
-    ITERATE,
     NO_MEMORY,
+    SINGLE,
     Array,
     Lengths,
     Memory,
     Payload,
     Place,
     Round,
+    Series,
     Shape,
+    SumKind,
     Summation,
     WrongMessageError,
 )
@@ -42,6 +43,8 @@ REPEATS = "rows may be added again with other parties"
 ACCEPTABLE = (TWO_PARTIES, FEW_HOLDERS, REPEATS)
 """Risks that a study can accept, as the sentences by which it accepts them."""
 
+REMEMBERED = (SumKind.CLUSTER, SumKind.ITERATE)
+"""Kinds of sums whose unit follows from the last sum of the series."""
 N_EXTRA = 3
 """Numbers in addition to the scalars: sum of the reference terms, number of clipped entries, and a 1 per block."""
 COUNTS = Format(4, 0)
@@ -183,23 +186,23 @@ class Masked(Summation):
         """Number of stages, 2: the first sum of a series has longer words, but the rounds are the same."""
         return 2
 
-    def stage(self, shape: Shape, series: str, carry: Memory) -> int:  # noqa: ARG002 (of all sums)
+    def stage(self, shape: Shape, series: Series, carry: Memory) -> int:  # noqa: ARG002 (of all sums)
         """Return 0 for the first sum of a series, 1 for later ones."""
         return int("exponent" in carry)
 
-    def later_stage(self, shape: Shape, series: str) -> int:  # noqa: ARG002 (likewise)
+    def later_stage(self, shape: Shape, series: Series) -> int:  # noqa: ARG002 (likewise)
         """Return 1 if sums of the series depend on earlier ones, otherwise 0."""
-        return int(series not in ("", HOLDERS))
+        return int(series.kind in REMEMBERED)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:
+    def lengths(self, network: Network, shape: Shape, series: Series = SINGLE, stage: int = 0) -> Lengths:
         """Mean length of the messages in both directions: fixed towards the root, compressed on the way back."""
         n_head, n_entries = shape.n_scalars + N_EXTRA, shape.n_rows * shape.width
-        up = most_up = WIDE * n_head + (8 if stage or series.startswith(ITERATE) else WIDE) * n_entries
+        up = most_up = WIDE * n_head + (8 if stage or series.is_em else WIDE) * n_entries
         fewest = usual = most = 8 * n_head + 8 * n_entries
-        if series == HOLDERS:
+        if series.kind is SumKind.HOLDERS:
             up = most_up = WIDE * n_head + COUNTS.n_bytes * n_entries
             fewest, usual, most = 8 * n_head, 8 * n_head, 8 * n_head + most_compressed(COUNTS.n_bytes * n_entries)
-        if stage and series.startswith(ITERATE):
+        if stage and series.is_em:
             n_entries = shape.n_rows * max(shape.width - 1, 0)
             up, most_up = (WIDE * n_head + size * n_entries for size in (changes.word_bytes(network), 8))
             usual = 8 * n_head + math.ceil(USUAL_DOWN * n_entries)
@@ -279,8 +282,8 @@ class Masked(Summation):
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Return the sum and the carry; a sum of changes gives log-densities up to a constant per row."""
         kept = {name: state[name] for name in changes.KEPT if name in state}
-        if not place.series.startswith(ITERATE):
-            is_first = place.series not in ("", HOLDERS)
+        if not place.series.is_em:
+            is_first = place.series.kind in REMEMBERED
             return state["values"], {"exponent": state["exponent"]} if is_first else NO_MEMORY
         if len(kept.get("sent", ())) == 0:
             kept.pop("sent", None)
@@ -289,14 +292,14 @@ class Masked(Summation):
 
 def _is_change(place: Place, carry: Memory) -> bool:
     """True if the sum contains changes since the last one."""
-    return place.series.startswith(ITERATE) and "exponent" in carry
+    return place.series.is_em and "exponent" in carry
 
 
 def _form(place: Place, carry: Memory) -> Format:
     """Return the format of the entries, which follows from the last sum of the series."""
     if "exponent" not in carry:
-        return FIRST if place.series.startswith(ITERATE) else COUNTS if place.series == HOLDERS else WHOLE
-    n_bytes = changes.word_bytes(place.network, carry) if place.series.startswith(ITERATE) else 8
+        return FIRST if place.series.is_em else COUNTS if place.series.kind is SumKind.HOLDERS else WHOLE
+    n_bytes = changes.word_bytes(place.network, carry) if place.series.is_em else 8
     return Format(n_bytes, int(carry["exponent"][0]))
 
 
@@ -323,7 +326,7 @@ def _check_total(place: Place, state: Memory, head: Array, numbers: NDArray[Any]
     n_blocks, form = len(place.network.hubs), _form(place, state)
     largest = n_blocks * (float(changes.most(state, n_blocks)) if _is_change(place, state) else form.limit(n_blocks))
     lowest = -largest
-    if place.series == HOLDERS:
+    if place.series.kind is SumKind.HOLDERS:
         lowest, largest = 0.0, float(n_blocks)
     is_right = head[-1] == n_blocks and 0 <= head[-2] <= n_blocks * max(1, len(numbers))
     is_right = is_right and bool((np.abs(head) <= n_blocks * WHOLE.limit(n_blocks)).all())
@@ -386,7 +389,7 @@ def _read_total(
     if _is_change(place, state):
         return changes.take(signed, level, clipped, scalars, state, n_blocks)
     values = np.append(numbers, scalars)
-    if not place.series.startswith(ITERATE):
+    if not place.series.is_em:
         largest = float(np.abs(numbers).max(initial=0.0))
         return values, np.empty(0), changes.known_exponent(largest, n_blocks), np.empty(0), np.empty(0)
     total = shape.by_row(numbers)

@@ -19,7 +19,7 @@ from vpem.core.network.adders import (
 )
 from vpem.core.network.parties import Network
 from vpem.core.network.steps import Run, one_by_one
-from vpem.core.network.summation import Shape, Summation
+from vpem.core.network.summation import SINGLE, Series, Shape, Summation
 from vpem.core.network.traffic import Traffic, make_traffic
 
 Array = NDArray[np.float64]
@@ -96,7 +96,7 @@ class Channel:
             return []
         return [self.summation.blur(carry) for carries in self._adder.carries.values() for carry in carries]
 
-    def add(self, terms: Terms, shape: Shape, series: str = "", n_decisions: int = 0) -> Array:
+    def add(self, terms: Terms, shape: Shape, series: Series = SINGLE, n_decisions: int = 0) -> Array:
         """Add the blocks' whole terms; return each root's result, (n_views, n_values)."""
         if isinstance(self._adder, LinearAdder):
             self.count(shape, n_decisions)

@@ -67,7 +67,7 @@ def online_step(
     disagreement : float
     """
     channel.begin(mixture.weights)
-    result = e_step(problem, channel, mixture, Sum("", settings.n_decisions), compare=True)
+    result = e_step(problem, channel, mixture, Sum(n_decisions=settings.n_decisions), compare=True)
     new = Kept(result.counts, result.entropies, result.statistics())
     n_steps = stream.n_steps + 1
     share = n_steps**-STEP_POWER

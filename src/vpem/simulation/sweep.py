@@ -18,7 +18,7 @@ from vpem.core.blocks.density import Density
 from vpem.core.blocks.features import parts_of_kmeans
 from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, copy_of, em_pass, kmeans_pass
 from vpem.core.blocks.tiles import Tile
-from vpem.core.network.summation import Shape, Term
+from vpem.core.network.summation import SINGLE, Series, Shape, Term
 from vpem.core.rows import Rows, row_chunks
 from vpem.core.script.context import Distances, LogDensities
 from vpem.simulation.channel import Channel
@@ -34,7 +34,7 @@ NARROW = 16
 class Sum(NamedTuple):
     """Series of a sum, and the numbers that travel with it."""
 
-    series: str = ""
+    series: Series = SINGLE
     n_decisions: int = 0
     scalars: Array | None = None
     """(n_hubs, n_scalars): numbers that blocks add in addition to their rows."""

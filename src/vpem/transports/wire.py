@@ -27,22 +27,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.agent.machine import Agent
-from vpem.core.agent.message import KINDS, AgentNumber, Header, Message, RemoteProtocolError, header_of
+from vpem.core.agent.message import (
+    KINDS,
+    MAGIC,
+    TAG_BYTES,
+    TAGGED_BYTES,
+    VERSION,
+    AgentNumber,
+    Header,
+    Message,
+    RemoteProtocolError,
+    little,
+)
 from vpem.core.agent.progress import AgentState
 from vpem.core.blocks.arrays import Arrays, Block, Statistics
 from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
-VERSION = 3
-STATE_VERSION = 4
-MAGIC = b"vpem"
+STATE_VERSION = 5
 STATE_MAGIC = b"vpst"
 PREFIX = struct.Struct("<4sBB")
 """Magic word, version, length of the header's msgpack."""
 CHECKSUM = struct.Struct("<I")
 STATE_PREFIX = struct.Struct("<4sBQ")
-HEADER_BYTES = OVERHEAD_BYTES - CHECKSUM.size
-TAG_BYTES = 16
+HEADER_BYTES = TAGGED_BYTES + TAG_BYTES
 LARGE_BYTES = 2**16
 """Minimum size in bytes of an array that is a separate part of a state."""
 
@@ -62,16 +70,8 @@ class OtherVersionError(WireError):
 
 def encode(message: Message) -> bytes:
     """Encode a message as `message.n_bytes` bytes."""
-    header = header_of(message)
-    kind = KINDS.index(header.kind)
-    dtype = DTYPES.index(header.dtype)
-    fields = msgspec.msgpack.encode((*header[:4], kind, dtype, header.n_values, header.n_decisions))
-    prefix = PREFIX.pack(MAGIC, VERSION, len(fields)) + fields
-    start, values, decision = (
-        prefix.ljust(HEADER_BYTES - TAG_BYTES, b"\0") + message.tag.ljust(TAG_BYTES, b"\0"),
-        _little(message.values).data,
-        _little(message.decision).data,
-    )
+    header, values, decision = message.parts()
+    start = header + message.tag.ljust(TAG_BYTES, b"\0")
     checksum = zlib.crc32(decision, zlib.crc32(values, zlib.crc32(start)))
     return b"".join((start, values, decision, CHECKSUM.pack(checksum)))
 
@@ -87,9 +87,9 @@ def read_header(start: bytes | memoryview) -> Header:
         raise WireError(f"expected version {VERSION} of the wire format, got {version}; update the older side")
     fields, padding = (
         start[PREFIX.size : PREFIX.size + length],
-        start[PREFIX.size + length : HEADER_BYTES - TAG_BYTES],
+        start[PREFIX.size + length : TAGGED_BYTES],
     )
-    if PREFIX.size + length > HEADER_BYTES - TAG_BYTES or any(padding):
+    if PREFIX.size + length > TAGGED_BYTES or any(padding):
         raise WireError("expected a header that is filled up with zeros, got something else")
     try:
         *where, kind, dtype, n_values, n_decisions = _read_fields(fields)
@@ -155,7 +155,7 @@ def decode(frame: bytes | memoryview, agent: Agent, peer: int) -> Message:
 
 def _tag(frame: bytes | memoryview, agent: Agent, peer: int) -> bytes:
     """Return the tag of a message; raise RemoteProtocolError if it has one but the summation does not use tags."""
-    tag = bytes(frame[HEADER_BYTES - TAG_BYTES : HEADER_BYTES])
+    tag = bytes(frame[TAGGED_BYTES:HEADER_BYTES])
     if not any(tag):
         return b""
     if not agent.identity.agreement.summation.has_tags:
@@ -181,7 +181,7 @@ class StateEncoder:
         def place(value: NDArray[Any]) -> tuple[int, int]:
             nonlocal n_bytes
             if id(value) not in places:
-                array = _little(value).data
+                array = little(value).data
                 checksum = known[id(value)][1] if id(value) in known else zlib.crc32(array)
                 self._known[id(value)] = value, checksum
                 places[id(value)] = n_bytes, checksum
@@ -252,16 +252,11 @@ class _Arrays:
         return found
 
 
-def _little(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in the memory layout in which it is sent or saved."""
-    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-
-
 def _from_array(place: Callable[[NDArray[Any]], tuple[int, int]], value: Any) -> Any:
     if isinstance(value, Arrays):
         return value.arrays
     if isinstance(value, np.ndarray):
-        content = _little(value).tobytes() if value.nbytes < LARGE_BYTES else place(value)
+        content = little(value).tobytes() if value.nbytes < LARGE_BYTES else place(value)
         return (value.dtype.kind + str(value.dtype.itemsize), value.shape, content)
     if isinstance(value, np.generic):
         return value.item()

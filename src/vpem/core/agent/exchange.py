@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vpem.core.agent import meeting
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.meeting import MOST_AGENTS, Record
-from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError, header_of
+from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError
 from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.network.hubs import Position
 from vpem.core.network.summation import Memory, Round, WrongMessageError, outgoing
@@ -63,13 +63,8 @@ def _tag(identity: Identity, state: AgentState, message: Message, peer: AgentNum
     if message.kind == "meet":  # keys are not known yet
         return b""
     summation = identity.agreement.summation
-    header = repr(header_of(message)).encode()
     with blaming(identity, state):
-        return summation.tag(
-            identity.place(state),
-            identity.roles(state).position_of[peer],
-            [header, np.ascontiguousarray(message.values).data, np.ascontiguousarray(message.decision).data],
-        )
+        return summation.tag(identity.place(state), identity.roles(state).position_of[peer], message.parts())
 
 
 def _check_tags(identity: Identity, state: AgentState, messages: list[Message]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, NewType
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.summation import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
 AgentNumber = NewType("AgentNumber", int)
@@ -22,6 +24,12 @@ for a start."""
 
 NO_DECISION: NDArray[np.float64] = np.empty(0)
 NO_VALUES: NDArray[np.float64] = np.empty(0)
+
+
+MAGIC, VERSION = b"vpem", 4
+"""First bytes of a message on the wire."""
+TAGGED_BYTES, TAG_BYTES = 48, 16
+"""Length of the header on the wire without the tag, and of the tag that follows it."""
 
 
 class Message(NamedTuple):
@@ -41,6 +49,14 @@ class Message(NamedTuple):
     """Shape (n_decisions,): the network finds the minimum over all agents, entry by entry."""
     tag: bytes = b""
     """Authentication tag; see `vpem.core.network.summation.Summation.tag`."""
+
+    def parts(self) -> tuple[bytes, memoryview, memoryview]:
+        """Return header, values and decision as they are on the wire; the tag covers these bytes."""
+        header = header_of(self)
+        codes = KINDS.index(header.kind), DTYPES.index(header.dtype)
+        fields = msgspec.msgpack.encode((*header[:4], *codes, header.n_values, header.n_decisions))
+        start = MAGIC + bytes([VERSION, len(fields)]) + fields
+        return start.ljust(TAGGED_BYTES, b"\0"), little(self.values).data, little(self.decision).data
 
     @property
     def n_bytes(self) -> int:
@@ -67,6 +83,11 @@ class Header(NamedTuple):
     """Type of the values."""
     n_values: int
     n_decisions: int
+
+
+def little(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array in the memory layout in which it is sent or saved."""
+    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
 
 
 def header_of(message: Message) -> Header:

@@ -12,7 +12,7 @@ from vpem.core.agent.meeting import Record
 from vpem.core.agent.message import Message
 from vpem.core.blocks.arrays import Arrays, Block
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import NO_MEMORY, Memory, Shape
+from vpem.core.network.summation import NO_MEMORY, SINGLE, Memory, Series, Shape
 from vpem.core.script.state import Array, Model, Prediction, Progress
 
 NO_PIECES: Mapping[Position, Array] = {}
@@ -30,7 +30,7 @@ class Exchange(NamedTuple):
     """Round in which it began."""
     shape: Shape = Shape(0, 0)
     """Shape of the terms, the same for all agents."""
-    series: str = ""
+    series: Series = SINGLE
     stage: int = 0
     """Stage of the sum; see `vpem.core.network.summation.Summation.stage`."""
     state: Memory = NO_MEMORY

@@ -14,9 +14,11 @@ from vpem.core.network.parties import Network
 from vpem.core.network.steps import Plan, Run, Steps, one_by_one
 from vpem.core.network.summation import (
     NO_MEMORY,
+    SINGLE,
     Array,
     Memory,
     Place,
+    Series,
     Shape,
     Summation,
     Term,
@@ -118,7 +120,7 @@ class MessageAdder:
     def __init__(self, summation: Summation, network: Network, run: Run = one_by_one):
         self.summation, self.network, self.run = summation, network, run
         self.greetings = [greet(summation) for _ in network.positions]
-        self.carries: dict[str, list[Memory]] = {}
+        self.carries: dict[Series, list[Memory]] = {}
         self.n_sums = 0
         self._plans: dict[tuple[tuple[int, ...], bool], Plan] = {}
         n_hubs = len(network.hubs)
@@ -139,7 +141,7 @@ class MessageAdder:
         for series, carries in self.carries.items():
             self.carries[series] = [lasting(self.summation, self.summation.retreat(carry)) for carry in carries]
 
-    def add(self, terms: Terms, shape: Shape, series: str = "", n_decisions: int = 0) -> tuple[Array, Traffic]:
+    def add(self, terms: Terms, shape: Shape, series: Series = SINGLE, n_decisions: int = 0) -> tuple[Array, Traffic]:
         """Return the results of all roots, (n_views, n_values), from the hubs' terms, and the traffic."""
         network, summation = self.network, self.summation
         greetings = {position: self.greetings[position][0] for position in network.positions}

@@ -40,6 +40,12 @@ ENOUGH_ROWS, NEXT_ROWS = 100_000, 64
 """Approximate number of rows in a mean that may be approximate, and number of consecutive rows in each group."""
 PLACES = 31
 """Number of different exponents in one message."""
+MOST_SILENT = 0.1
+"""Maximum threshold of a change in nats, where the row is not decided."""
+ROUNDING_ERROR = 1e-12
+"""Nats below which a change is due to rounding."""
+MOST_LEVEL = 2.0**20
+"""Bound on the mean log-density that is added to ratios: a larger one would cost digits of the ratios."""
 SCALE = np.dtype("<i2")
 """Type of the largest exponent of a message, which precedes its codes."""
 
@@ -204,6 +210,16 @@ def mean_change(steps, before, after):  # type: ignore[no-untyped-def]
                 size += change if counts else 0.0
                 count += counts
     return size / count if count else 0.0
+
+
+def least_change(silence: float, pace: Array) -> float:
+    """Smallest change that is sent in an undecided row, from the mean change of the last total; shape (1,)."""
+    return max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
+
+
+def mean_level(level: float, n_rows: int) -> float:
+    """Mean log-density per row, within bounds."""
+    return min(max(level / max(1, n_rows), -MOST_LEVEL), MOST_LEVEL)
 
 
 def exponent_of(largest: int) -> int:

@@ -12,25 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
-from vpem.core.network import tracking
 from vpem.core.network.averages import check_links, combinations, share
-from vpem.core.network.chebyshev import Averaging, accelerate
 from vpem.core.network.coding import whole_numbers
+from vpem.core.network.compressed_consensus import tracking
+from vpem.core.network.compressed_consensus.chebyshev import Averaging
 from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.rounds import flood_rounds, term_rounds
 from vpem.core.network.summation import (
-    ITERATE,
-    MOST_RETREATS,
     NO_MEMORY,
+    SINGLE,
     Array,
     Lengths,
     Memory,
     Payload,
     Place,
     Round,
+    Series,
     Shape,
     Summation,
 )
@@ -40,13 +40,8 @@ NEGLIGIBLE_ERROR = 1e-6
 
 AUTO: Literal["auto"] = "auto"
 
-ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
-"""Error factors for rounds with momentum, times the number of agents: for a single sum, as in predictions; for the
-sums of k-means and the first sum of EM; and for later sums of EM, which continue from the last one."""
-
-WHOLE, BEGUN, TRACKED = 1, 2, 3
-"""Stages after stage 0, which is that of a single sum: sums of k-means, sent as whole numbers; the first sum of EM,
-sent as quantized changes; and later sums of EM, which continue from the last one."""
+PAPER_ROUNDS = 100
+"""Rounds for each sum in the paper's experiments."""
 
 SMALLEST_CONTRACTION = 1e-9
 """Contraction below which one round averages exactly up to rounding, as on a complete graph."""
@@ -60,13 +55,13 @@ class Consensus(Summation):
     differs from the exact sum, and from the results of other roots, by about `rho ** rounds` times the spread of the
     terms (`rho = vpem.core.network.graph.contraction(W)`).
 
-    With ``rounds="auto"``, rounds have momentum (`vpem.core.network.chebyshev`), each sum of EM continues from the
-    last one, and messages contain quantized changes in place of whole numbers (`vpem.core.network.tracking`). The sum
-    over agents is preserved, and all earlier errors shrink by a factor of about `1 / (2 N)` in every sum. Sums become
-    exact as EM converges. Each agent stores one number per row and component for itself, one for each of its
-    neighbours, and one more. The first sum of a fit has no earlier sum to continue from, and takes more rounds.
-    K-means and predictions send whole numbers. If the free energy per row nevertheless falls by more than 0.01, all
-    agents roll back two iterations, discard their carry, and from then on use 1.5 times as many rounds.
+    With ``rounds="auto"`` (`vpem.core.network.compressed_consensus`), rounds have momentum, each sum of EM continues
+    from the last one, and messages contain quantized changes in place of whole numbers. The sum over agents is
+    preserved, and all earlier errors shrink by a factor of about `1 / (2 N)` in every sum. Sums become exact as EM
+    converges. Each agent stores one number per row and component for itself, one for each of its neighbours, and one
+    more. The first sum of a fit has no earlier sum to continue from, and takes more rounds. K-means and predictions
+    send whole numbers. If the free energy per row nevertheless falls by more than 0.01, all agents roll back two
+    iterations, discard their carry, and from then on use 1.5 times as many rounds.
 
     With `failures`, links fail in some rounds. Both ends of a link know whether it works in a round, and weights are
     recomputed on the working links, so that averages are preserved. This is for experiments: messages over a failed
@@ -112,10 +107,14 @@ class Consensus(Summation):
                     "the links only if they last; try Consensus(100, failures=...), or RunningSums(failures=...)"
                 )
 
+    def variants(self) -> list[Summation]:
+        """Return consensus with the paper's rounds, with those that the graph needs, and with "auto"."""
+        return [Consensus(PAPER_ROUNDS), Consensus(), Consensus(AUTO)]
+
     @property
     def n_stages(self) -> int:
         """Number of stages; see `stage`."""
-        return 1 + TRACKED + MOST_RETREATS if self.rounds == AUTO else 1
+        return tracking.N_STAGES if self.rounds == AUTO else 1
 
     @property
     def is_lossy(self) -> bool:
@@ -143,16 +142,11 @@ class Consensus(Summation):
 
     def n_rounds(self, network: Network, stage: int = 0) -> int:
         """Number of rounds of averaging in one sum: as given, or as many as the graph needs."""
-        rounds, n_agents = self.rounds, len(network.parties)
-        if rounds is None:
+        if self.rounds is None:
             return max(network.diameter, self._rounds_needed(network, NEGLIGIBLE_ERROR))
-        if rounds != AUTO:
-            return int(rounds)
-        first = min(FIRST, NEGLIGIBLE_ERROR * n_agents)
-        factor = (ALONE, first, first, NEXT)[min(stage, TRACKED)] / n_agents
-        fewest = 1 if stage < BEGUN else tracking.FEWEST_ROUNDS[min(stage, TRACKED) - BEGUN]
-        needed = max(network.diameter, fewest, self._averaging(network, stage).rounds_needed(factor))
-        return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
+        if self.rounds == AUTO:
+            return tracking.n_rounds(network, stage, self._averaging(network, stage))
+        return int(self.rounds)
 
     def error_factor(self, network: Network) -> float | None:
         """Return `rho ** rounds`; see `Summation`. 0 with "auto", as the error shrinks with every sum."""
@@ -186,11 +180,11 @@ class Consensus(Summation):
 
     def _averaging(self, network: Network, stage: int = 0) -> Averaging:
         """Weights and reach of the rounds of a stage, cached."""
-        is_coded = stage >= BEGUN
+        is_coded = stage >= tracking.BEGUN
 
         def find(network: Network) -> Averaging:
             W = self.mixing_matrix(network)
-            return accelerate(W, tracking.MARGIN * is_coded) if self.rounds == AUTO else Averaging(W)
+            return tracking.averaging_in(stage, W) if self.rounds == AUTO else Averaging(W)
 
         key = "averaging", self.weights, self.alpha, self.rounds == AUTO, is_coded
         averaging: Averaging = network.remember(key, find)
@@ -215,28 +209,24 @@ class Consensus(Summation):
         """Momentum of a round of averaging."""
         if self.rounds != AUTO or number == 0:
             return 1.0
-        is_coded = stage >= BEGUN
+        is_coded = stage >= tracking.BEGUN
 
         def find(network: Network) -> list[float]:
-            stages = range(BEGUN, self.n_stages) if is_coded else range(BEGUN)
+            stages = range(tracking.BEGUN, self.n_stages) if is_coded else range(tracking.BEGUN)
             most = max(self.n_rounds(network, one) for one in stages)
             return self._averaging(network, stage).momenta(most)
 
         momenta: list[float] = network.remember(("momenta", self, is_coded), find)
         return momenta[number]
 
-    def stage(self, shape: Shape, series: str, carry: Memory) -> int:
+    def stage(self, shape: Shape, series: Series, carry: Memory) -> int:
         """Stage of a single sum, a sum of k-means, the first sum of EM, or a later one after some rollbacks."""
-        if self.rounds != AUTO or not series:
-            return 0
-        if not series.startswith(ITERATE):
-            return WHOLE
-        return TRACKED + int(tracking.retreats_of(carry)[0]) if tracking.goes_on(shape, carry) else BEGUN
+        return tracking.stage_of(shape, series, carry) if self.rounds == AUTO else 0
 
-    def later_stage(self, shape: Shape, series: str) -> int:
+    def later_stage(self, shape: Shape, series: Series) -> int:
         """Stage of the later sums of a series; those of EM continue from the last one."""
-        is_tracked = self.rounds == AUTO and series.startswith(ITERATE)
-        return TRACKED if is_tracked else self.stage(shape, series, NO_MEMORY)
+        is_tracked = self.rounds == AUTO and series.is_em
+        return tracking.TRACKED if is_tracked else self.stage(shape, series, NO_MEMORY)
 
     def retreat(self, carry: Memory) -> Memory:
         """Discard the carry except for the number of rollbacks."""
@@ -272,7 +262,7 @@ class Consensus(Summation):
         n_rounds = 0
         if values:
             n_rounds = self.n_rounds(network, stage)
-            found = term_rounds(network, position) if stage < BEGUN else []
+            found = term_rounds(network, position) if stage < tracking.BEGUN else []
             found += n_rounds * [Round("sum", neighbours, neighbours, True, decision)]
         return found + (flood_rounds(network, position, max(0, network.diameter - n_rounds)) if decision else [])
 
@@ -283,9 +273,9 @@ class Consensus(Summation):
         n_agents = tracking.MOST_AGENTS if network is None else len(network.positions)
         return Payload(max(tracking.most_coded(n_agents, shape), 8 * shape.n_values), "u1", is_fixed=False)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
+    def lengths(self, network: Network, shape: Shape, series: Series = SINGLE, stage: int = 0) -> Lengths:  # noqa: ARG002
         """Zero to one byte per entry for quantized changes; other sums send whole numbers."""
-        if self.rounds == AUTO and series.startswith(ITERATE):
+        if self.rounds == AUTO and series.is_em:
             return tracking.lengths(len(network.positions), shape)
         n_bytes = 8 * shape.n_values
         return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
@@ -341,7 +331,7 @@ class Consensus(Summation):
         return tracking.end(place, state) if self._is_tracked(place) else (state["values"], NO_MEMORY)
 
     def _is_tracked(self, place: Place) -> bool:
-        return self.rounds == AUTO and place.series.startswith(ITERATE)
+        return self.rounds == AUTO and place.series.is_em
 
     def matrix(self, network: Network) -> Array | None:
         """Return all rounds at once: the roots' rows of `W ** rounds`, summed over each hub's members."""

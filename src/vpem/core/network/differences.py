@@ -20,7 +20,9 @@ from vpem.core.network.coding import (
     find_changes,
     find_sums,
     find_thresholds,
+    least_change,
     mean_change,
+    mean_level,
     steps_for,
     whole_numbers,
 )
@@ -29,14 +31,15 @@ from vpem.core.network.parties import Network
 from vpem.core.network.sharing import Arrays, once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
-    ITERATE,
     NO_MEMORY,
+    SINGLE,
     Array,
     Lengths,
     Memory,
     Payload,
     Place,
     Round,
+    Series,
     Shape,
     Summation,
     Term,
@@ -48,13 +51,6 @@ from vpem.core.rooms import room_for
 FIRST_WHOLE, FIRST_ERROR = 2, 0.5
 """Layers of codes that the first sum of EM has for all numbers, and the threshold of the other layers: a number is
 refined while its error exceeds this many nats, divided by the number of links."""
-MOST_SILENT = 0.1
-"""Maximum threshold of a change in nats, where the row is not decided."""
-ROUNDING_ERROR = 1e-12
-"""Nats below which a change is due to rounding."""
-MOST_LEVEL = 2.0**20
-"""Bound on the mean log-density that is added to ratios: a larger one would cost digits of the ratios."""
-
 USUAL = (0.25, 0.7)
 """Range of the bytes per entry of a message, averaged over a fit; measured, see `docs/howto/scale-and-cost.md`."""
 
@@ -136,9 +132,9 @@ class Differences(Summation):
         """Bytes of variable length; the maximum is that of codes or of whole numbers, whichever is larger."""
         return Payload(max(most_coded(shape), 8 * shape.n_values), "u1", is_fixed=False)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
+    def lengths(self, network: Network, shape: Shape, series: Series = SINGLE, stage: int = 0) -> Lengths:  # noqa: ARG002
         """Expected lengths: from a message without changes to one byte per entry; other sums send whole numbers."""
-        if not series.startswith(ITERATE):
+        if not series.is_em:
             n_bytes = 8 * shape.n_values
             return Lengths(n_bytes, (n_bytes, n_bytes), n_bytes)
         n_entries = shape.n_rows * max(shape.width - 1, 0)
@@ -157,7 +153,7 @@ class Differences(Summation):
 
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
         """State before the first round; a leaf of the tree encodes its own change."""
-        if not place.series.startswith(ITERATE):
+        if not place.series.is_em:
             return self.around.begin(place, carry, term)
         shape = place.shape
         n_numbers = shape.n_rows * shape.width
@@ -173,7 +169,7 @@ class Differences(Summation):
         A leaf reads its term part by part, except in the first sum; other agents compute the whole term and wait.
         """
         is_other = type(self).begin is not Differences.begin  # a subclass must see every term
-        if not place.series.startswith(ITERATE) or not carry or is_other:
+        if not place.series.is_em or not carry or is_other:
             return self.begin(place, carry, term.whole())
         known: Memory = {"terms": NO_TERMS, "scalars": term.scalars}
         if not self.around.tree(place.network).below[place.position]:
@@ -184,13 +180,13 @@ class Differences(Summation):
 
     def message(self, place: Place, step: int, state: Memory) -> NDArray[Any]:
         """Change of the agent's subtree on the way up, or of the total on the way down."""
-        if place.series.startswith(ITERATE):
+        if place.series.is_em:
             return state["out"]
         return np.ascontiguousarray(self.around.message(place, step, state)).view(np.uint8)
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """Add the changes of the children and encode the sum on the way up; update the total on the way down."""
-        if not place.series.startswith(ITERATE):
+        if not place.series.is_em:
             whole = {sender: whole_numbers(place, sender, values) for sender, values in received.items()}
             return self.around.combine(place, step, state, whole)
         if step >= self.around.tree(place.network).depth:
@@ -206,7 +202,7 @@ class Differences(Summation):
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Return log-densities, in each row up to a constant that is right on average, and the carry."""
-        if not place.series.startswith(ITERATE):
+        if not place.series.is_em:
             return self.around.end(place, state)
         (values,) = once("values", [state["total"], state["out"]], lambda: (_values(state),))
         return values, {name: state[name] for name in KEPT}
@@ -345,7 +341,7 @@ def _values(state: Memory) -> Array:
     """Sum that all agents use; shape (n_values,)."""
     total, present = state["total"], state["present"].astype(bool)
     *scalars, level = state["scalars"].tolist()
-    level = min(max(level / max(1, np.count_nonzero(present)), -MOST_LEVEL), MOST_LEVEL)
+    level = mean_level(level, int(np.count_nonzero(present)))
     values = room_for(total.size + len(scalars))
     values[total.size :] = scalars
     # A row of zeros would count as absent.
@@ -360,8 +356,7 @@ def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, 
     def find() -> Arrays:
         references = np.empty(len(total), dtype=np.uint16)
         thresholds = np.empty((len(total), max(total.shape[1] - 1, 0)), dtype=np.float32)
-        least = max(min(silence * float(pace[0]), MOST_SILENT), ROUNDING_ERROR)
-        find_thresholds(steps_for(total), total, least, references, thresholds)
+        find_thresholds(steps_for(total), total, least_change(silence, pace), references, thresholds)
         return references, thresholds
 
     references, thresholds = once(f"thresholds {silence}", [total, pace], find)

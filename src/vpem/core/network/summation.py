@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,11 +30,37 @@ Memory = Mapping[str, NDArray[Any]]
 
 NO_MEMORY: Memory = {}
 
-ITERATE = "iterate"
-"""Prefix of the series in which log-densities are added: only differences within a row matter."""
 
-HOLDERS = "holders"
-"""Series in which blocks count the holders of each row: 1 or 0 for each."""
+class SumKind(Enum):
+    """What a sum adds."""
+
+    SINGLE = ""
+    """A sum that belongs to no series."""
+    HOLDERS = "holders"
+    """Counts of the blocks that have each row: each adds 1 or 0."""
+    CLUSTER = "cluster"
+    """Squared distances of k-means."""
+    ITERATE = "iterate"
+    """Log-densities of EM: only differences within a row matter."""
+
+
+class Series(NamedTuple):
+    """Sequence of sums of one kind over the same rows within one start; false for a single sum."""
+
+    kind: SumKind = SumKind.SINGLE
+    batch: int = 0
+    """Number of the batch of rows."""
+
+    def __bool__(self) -> bool:
+        return self.kind is not SumKind.SINGLE
+
+    @property
+    def is_em(self) -> bool:
+        """True for sums of EM."""
+        return self.kind is SumKind.ITERATE
+
+
+SINGLE = Series()
 
 Who = TypeVar("Who", bound=int)
 """Type of an agent's name: its position in the network, or its number in the study."""
@@ -43,7 +70,7 @@ class Round(NamedTuple, Generic[Who]):
     """One agent's part in one round."""
 
     kind: str
-    """Kind of its messages: one of `SUM_KINDS`."""
+    """Kind of its messages: one of `MESSAGE_KINDS`."""
     receivers: tuple[Who, ...]
     senders: tuple[Who, ...]
     """Senders, in the order of addition."""
@@ -130,8 +157,7 @@ class Place:
     network: Network
     position: Position
     shape: Shape
-    series: str = ""
-    """Name of a sequence of sums over the same rows within one start; empty for a single sum."""
+    series: Series = SINGLE
     epoch: int = 0
     number: int = 0
     """Number of the sum, the same for all agents; it increases, also across epochs."""
@@ -153,7 +179,7 @@ MOST_GREETING = 1024
 """Maximum length of a greeting in bytes."""
 
 LABELS = "labels"
-SUM_KINDS = ("terms", "sum", "flood", LABELS)
+MESSAGE_KINDS = ("terms", "sum", "flood", LABELS)
 """Kinds of messages: a root's terms for its leaves, values to be added, a decision alone, labels of rows."""
 
 
@@ -225,6 +251,10 @@ class Summation(ABC):
     def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
         """Raise ValueError if this network cannot add this way."""
 
+    def variants(self) -> list[Summation]:
+        """Return the summations of this class with the arguments that a plan compares."""
+        return [self]
+
     def error_factor(self, network: Network) -> float | None:
         """Error of a root's sum relative to the spread of the terms, known before any sum.
 
@@ -260,11 +290,11 @@ class Summation(ABC):
             The agents that need the sum; None: all.
         """
 
-    def stage(self, shape: Shape, series: str, carry: Memory) -> int:  # noqa: ARG002 (for others to use)
+    def stage(self, shape: Shape, series: Series, carry: Memory) -> int:  # noqa: ARG002 (for others to use)
         """Stage of the next sum, where rounds depend on the carry; the same number for all agents."""
         return 0
 
-    def later_stage(self, shape: Shape, series: str) -> int:
+    def later_stage(self, shape: Shape, series: Series) -> int:
         """Stage of the later sums of a series, without rollbacks; for plans."""
         return self.stage(shape, series, NO_MEMORY)
 
@@ -317,7 +347,7 @@ class Summation(ABC):
         """
         return Payload(shape.n_values)
 
-    def lengths(self, network: Network, shape: Shape, series: str = "", stage: int = 0) -> Lengths:  # noqa: ARG002
+    def lengths(self, network: Network, shape: Shape, series: Series = SINGLE, stage: int = 0) -> Lengths:  # noqa: ARG002
         """Average length of the messages of a sum, for plans."""
         payload = self.payload(network, shape)
         most = payload.n_values * np.dtype(payload.dtype).itemsize
@@ -418,10 +448,10 @@ def outgoing(summation: Summation, place: Place, step: int, kind: str, state: Me
     values = summation.message(place, step, state)
     n_values, dtype, is_fixed = summation.payload(place.network, place.shape)
     is_long = len(values) != n_values if is_fixed else len(values) > n_values
-    if kind not in SUM_KINDS or values.ndim != 1 or values.dtype != np.dtype(dtype) or is_long:
+    if kind not in MESSAGE_KINDS or values.ndim != 1 or values.dtype != np.dtype(dtype) or is_long:
         raise ValueError(
             f"expected {summation!r} to send {'' if is_fixed else 'at most '}{n_values} values ({dtype}) in messages "
-            f"of one of the kinds {', '.join(SUM_KINDS)}, got {values.shape} ({values.dtype}) in {kind!r}"
+            f"of one of the kinds {', '.join(MESSAGE_KINDS)}, got {values.shape} ({values.dtype}) in {kind!r}"
         )
     values.flags.writeable = False
     return values

@@ -21,7 +21,7 @@ from vpem.core.decisions.labels import Labels
 from vpem.core.decisions.local import Run, draw_seed
 from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Shape, Summation
+from vpem.core.network.summation import SINGLE, Series, Shape, Summation
 from vpem.core.rows import Table
 from vpem.core.script.state import Array, Integers, Parameters, Progress
 from vpem.core.settings import Agreement, Settings
@@ -70,8 +70,7 @@ class Offer(NamedTuple):
     """Numbers of which the network finds the smallest of all agents, element by element."""
     columns: Array | None = None
     """A party's own, to be pooled."""
-    series: str = ""
-    """Series of the sum; see `vpem.core.network.summation.Place`."""
+    series: Series = SINGLE
 
 
 class Outcome(Protocol):

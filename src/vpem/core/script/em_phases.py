@@ -21,7 +21,7 @@ from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import RepairQueue, make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better, is_sharp, n_small_changes
-from vpem.core.network.summation import Shape
+from vpem.core.network.summation import Series, Shape, SumKind
 from vpem.core.rooms import room_for
 from vpem.core.rows import row_chunks, sampled_rows
 from vpem.core.script.context import Context, LogDensities, Offer, Outcome, StudyError, row_numbers
@@ -80,7 +80,7 @@ def offer_iterate(context: Context, progress: Progress) -> Offer:
             decision[:2] = float(_would_stop(context, progress, run)), run.history[-1].min()
         elif run.blocks:
             decision[0] = 0.0
-    return Offer(shape, terms, decision, series=f"iterate {number}")
+    return Offer(shape, terms, decision, series=Series(SumKind.ITERATE, number))
 
 
 def absorb_iterate(context: Context, progress: Progress, outcome: Outcome) -> Progress:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.decisions.initial import shared_generator
-from vpem.core.network.summation import HOLDERS, Shape
+from vpem.core.network.summation import Series, Shape, SumKind
 from vpem.core.rows import Table, row_chunks, rows_held
 from vpem.core.script.context import Context, Offer, Outcome, StudyError
 from vpem.core.script.state import Integers, Prediction, Progress
@@ -45,7 +45,7 @@ def offer_holders(context: Context, progress: Progress) -> Offer:
         _check_own(context, progress.seen)
     n_rows = context.n_rows if prediction is None else prediction.n_rows
     terms = [rows_held(context.table, held) for held in context.local.block_columns] if context.hubs else None
-    return Offer(Shape(n_rows, 1), terms, series=HOLDERS)
+    return Offer(Shape(n_rows, 1), terms, series=Series(SumKind.HOLDERS))
 
 
 def absorb_holders(context: Context, progress: Progress, outcome: Outcome) -> Progress:

@@ -20,6 +20,7 @@ from vpem.core.decisions.acceleration import Cycle
 from vpem.core.decisions.passes import BatchPass
 from vpem.core.decisions.repair import Case, RepairQueue
 from vpem.core.network.checkpoint_delta import Carried
+from vpem.core.network.summation import Series
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -193,7 +194,7 @@ class Progress:
     """Number of sums of the fit so far."""
     carry: str = KEEP
     """Instruction to the driver for the memories of sums: `KEEP`, `FORGET` or `ROLL_BACK`."""
-    memories: Mapping[str, Carried] = field(default_factory=dict)
+    memories: Mapping[Series, Carried] = field(default_factory=dict)
     """Memories of an agent's summation, by series of this start's sums."""
     holders: Integers | None = None
     """(n_rows,): how many blocks have each row, where that is counted."""

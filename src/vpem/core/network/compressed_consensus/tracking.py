@@ -23,15 +23,42 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.chebyshev import Averaging
-from vpem.core.network.coding import SCALE, compress, decompress, mean_change, most_compressed, steps_for
-from vpem.core.network.copies import LEADER, find_codes, mixed, moved, settle
-from vpem.core.network.differences import MOST_LEVEL, MOST_SILENT, ROUNDING_ERROR
+from vpem.core.network.coding import (
+    SCALE,
+    compress,
+    decompress,
+    least_change,
+    mean_change,
+    mean_level,
+    most_compressed,
+    steps_for,
+)
+from vpem.core.network.compressed_consensus.chebyshev import Averaging, accelerate
+from vpem.core.network.compressed_consensus.copies import LEADER, find_codes, mixed, moved, settle
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.sharing import Arrays, once, tell, told
-from vpem.core.network.summation import Array, Lengths, Memory, Place, Shape, WrongMessageError, add_in_order
+from vpem.core.network.summation import (
+    MOST_RETREATS,
+    Array,
+    Lengths,
+    Memory,
+    Place,
+    Series,
+    Shape,
+    WrongMessageError,
+    add_in_order,
+)
 
+ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
+"""Error factors for rounds with momentum, times the number of agents: for a single sum, as in predictions; for the
+sums of k-means and the first sum of EM; and for later sums of EM, which continue from the last one."""
+LARGEST_ERROR = 1e-6
+"""Maximum error of the sums of k-means and the first sum of EM, relative to the spread of the terms."""
+WHOLE, BEGUN, TRACKED = 1, 2, 3
+"""Stages after stage 0, which is that of a single sum: sums of k-means, sent as whole numbers; the first sum of EM,
+sent as quantized changes; and later sums of EM, which continue from the last one."""
+N_STAGES = 1 + TRACKED + MOST_RETREATS
 SILENCE = 0.1
 """Threshold of a change, relative to the mean change in the last sum; entries with smaller changes are not sent."""
 MARGIN = 0.5
@@ -60,6 +87,28 @@ class Parts(NamedTuple):
     scale: int
     packed: bytes
     """Codes of all entries, leaders and, in a first sum, a bit for each present row; compressed."""
+
+
+def stage_of(shape: Shape, series: Series, carry: Memory) -> int:
+    """Stage of a single sum, a sum of k-means, the first sum of EM, or a later one after some rollbacks."""
+    if not series.is_em:
+        return WHOLE if series else 0
+    return TRACKED + int(retreats_of(carry)[0]) if goes_on(shape, carry) else BEGUN
+
+
+def averaging_in(stage: int, W: Array) -> Averaging:
+    """Return the rounds of a stage for these weights."""
+    return accelerate(W, MARGIN * (stage >= BEGUN))
+
+
+def n_rounds(network: Network, stage: int, averaging: Averaging) -> int:
+    """Number of rounds of averaging in a sum: after rollbacks, 1.5 times as many for each."""
+    n_agents = len(network.parties)
+    first = min(FIRST, LARGEST_ERROR * n_agents)
+    factor = (ALONE, first, first, NEXT)[min(stage, TRACKED)] / n_agents
+    fewest = 1 if stage < BEGUN else FEWEST_ROUNDS[min(stage, TRACKED) - BEGUN]
+    needed = max(network.diameter, fewest, averaging.rounds_needed(factor))
+    return math.ceil(needed * 1.5 ** max(0, stage - TRACKED))
 
 
 def goes_on(shape: Shape, carry: Memory) -> bool:
@@ -136,8 +185,9 @@ def end(place: Place, state: Memory) -> tuple[Array, Memory]:
     present = found.astype(bool)
     *scalars, level = add_in_order(np.nan_to_num(state["known"], nan=0.0)).tolist()
     level -= float(values[present, 0].sum()) if values.shape[1] else 0.0  # of the leaders, not the first components
-    level = min(max(level / max(1, present.sum()), -MOST_LEVEL), MOST_LEVEL)
-    sums = values + (level or np.finfo(float).tiny)  # a row of zeros would count as absent
+    sums = values + (
+        mean_level(level, int(present.sum())) or np.finfo(float).tiny
+    )  # a row of zeros would count as absent
     sums[~present] = 0.0
     pace = 0.0 if is_first else mean_change(steps_for(values), state["begun"], state["own"])
     kept = {name: state[name] for name in state if name == "own" or name.startswith(_copy_of(""))}
@@ -160,7 +210,7 @@ def _scaled(n_agents: int, terms: Array) -> tuple[Array, float]:
 def _speak(state: Memory) -> Memory:
     """Encode the next message, and update the agent's own copy as all receivers will."""
     own, is_first = state["own"], len(state["bits"]) > 0
-    least = max(min(SILENCE * float(state["pace"][0]), MOST_SILENT), ROUNDING_ERROR)
+    least = least_change(SILENCE, state["pace"])
     scale, codes, leaders = find_codes(state["values"], own, least, is_sparing=not is_first)
     is_known = ~np.isnan(state["known"]).any(axis=1)
     news = is_known & ~state["told"].astype(bool)
