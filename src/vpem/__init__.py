@@ -3,59 +3,36 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from vpem.summations import BUILT_IN
+
 __version__ = "0.1.0"
 
-__all__ = [
-    "VerticalGaussianMixture",
-    "VerticalMixture",
-    "Gaussian",
-    "Mixed",
-    "VerticalKMeans",
-    "DistributedDimensionKMeans",
-    "Star",
-    "Consensus",
-    "Differences",
-    "Masked",
-    "RunningSums",
-    "Failures",
-    "Tree",
-    "Traffic",
-    "Certificate",
-    "Repair",
-    "Finding",
-    "FitWarning",
-    "FitConvergenceWarning",
-    "UnseenWarning",
-    "CollapsedComponentError",
-    "save",
-    "load",
-    "ModelFileError",
-    "join",
-]
-
 if TYPE_CHECKING:
-    from vpem.core.blocks.density import CollapsedComponentError
-    from vpem.core.blocks.gaussian import Gaussian
-    from vpem.core.blocks.mixed import Mixed
-    from vpem.core.decisions.repair import Repair
-    from vpem.core.network.consensus import Consensus
-    from vpem.core.network.differences import Differences
-    from vpem.core.network.failures import Failures
-    from vpem.core.network.running import RunningSums
-    from vpem.core.network.star import Star
-    from vpem.core.network.traffic import Traffic
-    from vpem.core.network.tree import Tree
-    from vpem.estimators.coding import UnseenWarning
-    from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans
-    from vpem.estimators.gaussian import VerticalGaussianMixture
-    from vpem.estimators.kmeans import VerticalKMeans
-    from vpem.estimators.mixture import VerticalMixture
-    from vpem.model_format import ModelFileError
-    from vpem.models import load, save
-    from vpem.privacy.masks import Masked
-    from vpem.simulation.certificate import Certificate
-    from vpem.studies.joining import join
-    from vpem.verdict import Finding, FitConvergenceWarning, FitWarning
+    from vpem.core.blocks.density import CollapsedComponentError as CollapsedComponentError
+    from vpem.core.blocks.gaussian import Gaussian as Gaussian
+    from vpem.core.blocks.mixed import Mixed as Mixed
+    from vpem.core.decisions.repair import Repair as Repair
+    from vpem.core.network.consensus import Consensus as Consensus
+    from vpem.core.network.differences import Differences as Differences
+    from vpem.core.network.failures import Failures as Failures
+    from vpem.core.network.running import RunningSums as RunningSums
+    from vpem.core.network.star import Star as Star
+    from vpem.core.network.traffic import Traffic as Traffic
+    from vpem.core.network.tree import Tree as Tree
+    from vpem.estimators.coding import UnseenWarning as UnseenWarning
+    from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans as DistributedDimensionKMeans
+    from vpem.estimators.gaussian import VerticalGaussianMixture as VerticalGaussianMixture
+    from vpem.estimators.kmeans import VerticalKMeans as VerticalKMeans
+    from vpem.estimators.mixture import VerticalMixture as VerticalMixture
+    from vpem.model_format import ModelFileError as ModelFileError
+    from vpem.models import load as load
+    from vpem.models import save as save
+    from vpem.privacy.masks import Masked as Masked
+    from vpem.simulation.certificate import Certificate as Certificate
+    from vpem.studies.joining import join as join
+    from vpem.verdict import Finding as Finding
+    from vpem.verdict import FitConvergenceWarning as FitConvergenceWarning
+    from vpem.verdict import FitWarning as FitWarning
 
 # Modules that define the names above. Names are imported on first use: scikit-learn alone takes a second to import.
 _HOMES = {
@@ -65,14 +42,9 @@ _HOMES = {
     "Mixed": "vpem.core.blocks.mixed",
     "VerticalKMeans": "vpem.estimators.kmeans",
     "DistributedDimensionKMeans": "vpem.estimators.distributed_kmeans",
-    "Star": "vpem.core.network.star",
-    "Consensus": "vpem.core.network.consensus",
     "Traffic": "vpem.core.network.traffic",
-    "Differences": "vpem.core.network.differences",
-    "Masked": "vpem.privacy.masks",
-    "RunningSums": "vpem.core.network.running",
+    **{one.kind: one.module for one in BUILT_IN.values()},
     "Failures": "vpem.core.network.failures",
-    "Tree": "vpem.core.network.tree",
     "Certificate": "vpem.simulation.certificate",
     "Repair": "vpem.core.decisions.repair",
     "CollapsedComponentError": "vpem.core.blocks.density",
@@ -85,6 +57,7 @@ _HOMES = {
     "FitConvergenceWarning": "vpem.verdict",
     "UnseenWarning": "vpem.estimators.coding",
 }
+__all__ = list(_HOMES)
 _MODULES = (
     "agents",
     "datasets",

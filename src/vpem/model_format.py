@@ -11,28 +11,16 @@ import msgspec
 from vpem.core.blocks.density import Density
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.mixed import Mixed
-from vpem.core.network.consensus import Consensus
-from vpem.core.network.differences import Differences
 from vpem.core.network.failures import Failures
-from vpem.core.network.running import RunningSums
-from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
-from vpem.core.network.tree import Tree
-from vpem.privacy.masks import Masked
+from vpem.summations import load_all
 
 Name = str | int
 
 FORMAT, VERSION, OLDEST = "vpem-model", 4, 4
 """Name and version of the format, and the oldest version that is read."""
 
-SUMMATIONS: dict[str, type[Any]] = {
-    "star": Star,
-    "consensus": Consensus,
-    "tree": Tree,
-    "differences": Differences,
-    "masked": Masked,
-    "running": RunningSums,
-}
+SUMMATIONS = load_all()
 """Summations that a file can name: frozen dataclasses whose fields are plain values, summations again, or `PARTS`."""
 
 DENSITIES: dict[str, type[Any]] = {"gaussian": Gaussian, "mixed": Mixed}

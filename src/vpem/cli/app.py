@@ -12,6 +12,7 @@ from rich.console import Console
 
 import vpem
 from vpem.core.settings import ACCELERATIONS, STARTS
+from vpem.summations import WAYS
 
 app = typer.Typer(
     name="vpem",
@@ -214,11 +215,9 @@ Way = Annotated[
     of_network(
         "--sum",
         metavar="SUM",
-        help="How the network adds. exact: a server, or a tree on other graphs; differences: the same with rounded "
-        "changes, far fewer bytes; masked: only the sum can be read; consensus: the paper's averages; running: "
-        "averages over links that lose messages.",
+        help=f"How the network adds. {'; '.join(f'{way}: {about}' for way, about in WAYS.items())}.",
         show_default="exact",
-        autocompletion=completing("exact", "differences", "masked", "consensus", "running"),
+        autocompletion=completing(*WAYS),
     ),
 ]
 Accelerate = Annotated[

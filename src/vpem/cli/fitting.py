@@ -73,6 +73,7 @@ from vpem.files import check_outputs
 from vpem.reading import TABLES, TableError, free_name, write
 from vpem.reading.date_parts import part_families
 from vpem.study import check_graph, read_families, read_graph
+from vpem.summations import WAYS, named_summation
 
 STARTS_THAT_SERVE = 5
 """Default number of starts: the best of five finds five clear clusters 20 of 20 times; see
@@ -326,16 +327,12 @@ def _title(tables: list[Path], components: str) -> str:
 
 def _summation(graph: str, way: str | None, rounds: str | None) -> Summation:
     """Create the summation from the options."""
-    from vpem.core.network.default import WAYS, named_summation
-
     check_graph(graph)
     if way is None:
         way = "exact" if rounds is None else "consensus"
-    check_choices(sum=(way, (*WAYS, "masked")))
+    check_choices(sum=(way, list(WAYS)))
     if way != "consensus" and rounds is not None:
         raise TableError(f"expected --rounds with --sum consensus only, got --sum {way}")
-    if way == "masked":
-        return vpem.Masked(vpem.Star() if graph == "star" else vpem.Tree())
     return named_summation(way, number_of_rounds(rounds), is_star=graph == "star")
 
 

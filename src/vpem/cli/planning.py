@@ -12,7 +12,6 @@ import numpy as np
 import typer
 from rich.table import Table
 
-import vpem
 from vpem.cli.app import (
     Accelerate,
     BatchSize,
@@ -47,6 +46,7 @@ from vpem.core.settings import STARTS
 from vpem.reading.dialect import Form
 from vpem.reading.problems import TableError
 from vpem.study import check_graph, read_graph, read_parties
+from vpem.summations import way_of
 from vpem.words import as_bytes, as_count, as_time
 
 if TYPE_CHECKING:
@@ -345,14 +345,8 @@ def _cells(found: Plan, one: Estimate) -> dict[str, str]:
 
 def _option(one: Estimate) -> str:
     """Return the option of `vpem fit` for a summation."""
-    if isinstance(one.summation, vpem.Consensus):
-        rounds = one.summation.rounds
-        return "--sum consensus" + ("" if rounds is None else f" --rounds {rounds}")
-    if isinstance(one.summation, vpem.RunningSums):
-        return "--sum running"
-    if one.name.startswith("Masked"):
-        return "--sum masked"
-    return "--sum differences" if one.is_lossy else "--sum exact"
+    rounds = getattr(one.summation, "rounds", None)
+    return f"--sum {way_of(one.summation)}" + ("" if rounds is None else f" --rounds {rounds}")
 
 
 def _error(one: Estimate) -> str:

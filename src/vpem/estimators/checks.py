@@ -193,8 +193,8 @@ def build_network(
         summation = default_summation(network)
     if not isinstance(summation, Summation):
         raise TypeError(
-            "expected summation to be None, Star(), Tree(), Consensus(...), RunningSums(...), Differences(...) or "
-            f"Masked(...), got {summation!r}"
+            "expected summation to be None, Star(), Tree(), Consensus(...) or another of vpem's summations, got "
+            f"{summation!r}"
         )
     summation.check(network)
     return network, summation

@@ -6,18 +6,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
 from vpem.core.blocks.batches import batch_slices
-from vpem.core.network.consensus import Consensus
-from vpem.core.network.differences import Differences
 from vpem.core.network.parties import Network
-from vpem.core.network.running import RunningSums
-from vpem.core.network.star import Star
 from vpem.core.network.summation import Shape, Summation
-from vpem.core.network.tree import Tree
 from vpem.planning.planner import Study, planned_traffic
-from vpem.privacy.masks import LEAST, Masked
-
-PAPER_ROUNDS = 100
-"""Rounds of consensus for each sum in the paper's experiments."""
+from vpem.summations import WAYS, named_summation
 
 
 class Range(NamedTuple):
@@ -126,14 +118,17 @@ def link_memory(summation: Summation, network: Network, study: Study) -> int | N
 
 def choices(network: Network, rounds: int | Literal["auto"] | None = None) -> list[Summation]:
     """Return the summations that are possible on a network, and consensus with `rounds` rounds if given."""
-    is_masked = len(network.hubs) >= LEAST
-    masked: list[Summation] = [Masked(Star() if network.is_star else Tree())] if is_masked else []
-    if network.is_star:
-        return [Star(), Differences(Star()), *masked]
-    averages = [Consensus(PAPER_ROUNDS), Consensus(), Consensus("auto")]
-    if rounds is not None and rounds not in ("auto", PAPER_ROUNDS):
-        averages.append(Consensus(rounds))
-    return [Tree(), Differences(Tree()), *masked, *averages, RunningSums()]
+    found: list[Summation] = []
+    for way in WAYS:
+        one = named_summation(way, is_star=network.is_star)
+        try:
+            one.check(network)
+        except ValueError:
+            continue
+        found += one.variants()
+        if way == "consensus" and rounds is not None:
+            found.append(named_summation(way, rounds, is_star=network.is_star))
+    return list(dict.fromkeys(found))
 
 
 def short_name(value: Any) -> str:
@@ -141,6 +136,7 @@ def short_name(value: Any) -> str:
 
     Examples
     --------
+    >>> from vpem import Differences, Tree
     >>> short_name(Differences(Tree()))
     'Differences(Tree())'
     """

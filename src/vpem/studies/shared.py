@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vpem.core.blocks.families import GAUSSIAN
-from vpem.core.network.default import named_summation
 from vpem.core.network.parties import SERVER
-from vpem.core.network.star import Star
-from vpem.core.network.tree import Tree
 from vpem.core.settings import Agreement
-from vpem.privacy.masks import TWO_PARTIES, Masked
+from vpem.privacy.masks import TWO_PARTIES
 from vpem.privacy.parcels import Agents
 from vpem.reading.problems import unknown
 from vpem.studies import fields
+from vpem.summations import named_summation
 
 if TYPE_CHECKING:
     from vpem.core.network.summation import Summation
@@ -92,7 +90,7 @@ class Study:
     lease: float = 10.0
     """Seconds of silence after which a link counts as lost."""
     sum: str = MASKED
-    """One of `WAYS`, or `MASKED`, which is the default."""
+    """One of `vpem.summations.WAYS`."""
     rounds: int | str | None = None
     """Rounds of consensus."""
     accept: tuple[str, ...] = ()
@@ -147,9 +145,9 @@ class Study:
     @property
     def summation(self) -> Summation:
         """Summation of the network."""
-        if self.is_masked:
-            return Masked(Tree() if self.server is None else Star(), self.accept)
-        return named_summation(self.sum, self.rounds, is_star=self.server is not None)  # type: ignore[arg-type]
+        found: Any = named_summation(self.sum, self.rounds, is_star=self.server is not None)  # type: ignore[arg-type]
+        summation: Summation = replace(found, accept=self.accept) if self.is_masked else found
+        return summation
 
     @property
     def has_families(self) -> bool:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from vpem.core.blocks.covariances import STRUCTURES
-from vpem.core.network.default import WAYS
 from vpem.core.network.parties import SERVER
 from vpem.core.settings import ACCELERATIONS, STARTS
 from vpem.privacy.ids import RULES
@@ -15,7 +14,8 @@ from vpem.privacy.masks import ACCEPTABLE
 from vpem.studies import fields
 from vpem.studies.fields import Fields
 from vpem.studies.linking import drawn_links, listed_links, named_links
-from vpem.studies.shared import AUTO, FAMILIES, MASKED, MATCHES, Member, Options, Study, must_accept
+from vpem.studies.shared import AUTO, FAMILIES, MATCHES, Member, Options, Study, must_accept
+from vpem.summations import WAYS
 
 FORMAT = 1
 
@@ -41,7 +41,7 @@ def read_study(path: str | os.PathLike[str], text: str | None = None) -> Study:
     asked = _options(found)
     names, parties = _parties(found)
     shape, links, server = _network(found, names)
-    way = found.take(("network", "sum"), fields.one_of((*WAYS, MASKED)), Study.sum)
+    way = found.take(("network", "sum"), fields.one_of(tuple(WAYS)), Study.sum)
     accept = found.take(("privacy", "accept"), _accepted, ())
     if (problem := must_accept(way, len(names), accept or ())) is not None:
         found.add(("privacy", "accept"), problem)
