@@ -57,7 +57,7 @@ def named_summation(way: str, rounds: int | Literal["auto"] | None = None, *, is
     if way == EXACT:
         return exact
     (kind,) = (one.load() for one in BUILT_IN.values() if one.way == way)
-    first = exact if fields(kind)[0].name == "around" else rounds
+    first = exact if "around" in {part.name for part in fields(kind)} else rounds
     found: Summation = kind() if first is None else kind(first)
     return found
 
