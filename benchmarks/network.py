@@ -167,15 +167,13 @@ class Ring:
 
 
 def over_links(number, ports, folder, content, n_rounds, barrier):
-    """A whole run over links, with a session that only counts, and keeps rooms for frames as an agent does."""
+    """A whole run over links, with a session that only counts."""
     from vpem.cli.process import own_process
-    from vpem.core.rooms import keep_rooms
     from vpem.transports.running import Hello, run
     from vpem.transports.wiring import open_wire
 
     barrier.wait()
     ring = Ring(number, content, n_rounds + 5, barrier)
-    keep_rooms(ring)
     with own_process(), open_wire(make_wiring(number, ports, folder)) as wire:
         names = {one: str(one) for one in range(N)}
         outcome = run(ring, wire, Hello(name=str(number), number=number), names=names, patience=60.0, lease=10.0)

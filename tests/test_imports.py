@@ -56,15 +56,15 @@ MAY_IMPORT_EVERYTHING = {"", "cli"}
 
 # The same for the rooms of the core.
 CORE_MAY_IMPORT = {
-    "network": {"compiling", "rooms", "zstd"},
-    "rooms": set(),
+    "network": {"compiling", "buffer_pool", "zstd"},
+    "buffer_pool": set(),
     "zstd": set(),
     "compiling": set(),
-    "blocks": {"network", "rows", "rooms", "compiling"},
+    "blocks": {"network", "rows", "buffer_pool", "compiling"},
     "decisions": {"network", "blocks", "rows"},
     "settings": {"network", "blocks"},
-    "script": {"network", "blocks", "decisions", "settings", "rows", "rooms"},
-    "agent": {"network", "blocks", "decisions", "script", "settings", "rows", "rooms"},
+    "script": {"network", "blocks", "decisions", "settings", "rows", "buffer_pool"},
+    "agent": {"network", "blocks", "decisions", "script", "settings", "rows", "buffer_pool"},
     "rows": set(),
 }
 

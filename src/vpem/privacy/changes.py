@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.coding import DECIDED, compress, decompress, mean_level
+from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
-from vpem.core.network.sharing import once
 from vpem.core.network.summation import NO_MEMORY, Memory
 
 Array = NDArray[np.float64]
@@ -65,7 +65,7 @@ def blur(n_blocks: int, exponent: int) -> float:
     return math.ldexp(n_blocks, exponent - 1)
 
 
-def find(terms: Array, carry: Memory, n_blocks: int) -> tuple[Integers, Array, Array]:
+def find(terms: Array, carry: Memory, n_blocks: int, memo: Memo | None = None) -> tuple[Integers, Array, Array]:
     """Quantize the changes of a party's terms since the last sum.
 
     Returns
@@ -77,7 +77,7 @@ def find(terms: Array, carry: Memory, n_blocks: int) -> tuple[Integers, Array, A
         Sum of the terms of the reference components, and number of relevant entries that did not fit.
     """
     total, sent, unit = carry["total"], carry["sent"], math.ldexp(1.0, int(carry["exponent"][0]))
-    references, others, least = _frame(total)
+    references, others, least = _frame(memo, total)
     terms = np.clip(terms, -FAR, FAR)
     own = np.take_along_axis(terms, references, axis=1)
     change = np.take_along_axis(terms, others, axis=1) - own
@@ -92,15 +92,21 @@ def find(terms: Array, carry: Memory, n_blocks: int) -> tuple[Integers, Array, A
 
 
 def take(
-    numbers: Integers, level: float, clipped: float, scalars: Array, carry: Memory, n_blocks: int
+    numbers: Integers,
+    level: float,
+    clipped: float,
+    scalars: Array,
+    carry: Memory,
+    n_blocks: int,
+    memo: Memo | None = None,
 ) -> tuple[Array, ...]:
     """Return the sum, the new total, the exponent of the next unit, the present rows and the blurs."""
     before, exponent = carry["total"], int(carry["exponent"][0])
-    references, others, _ = _frame(before)
+    references, others, _ = _frame(memo, before)
     moved = np.ldexp(numbers.astype(np.float64), exponent).reshape(others.shape)
     total = before.copy()
     np.put_along_axis(total, others, np.take_along_axis(before, others, axis=1) + moved, axis=1)
-    following = next_exponent(before, total, n_blocks, exponent)
+    following = next_exponent(before, total, n_blocks, exponent, memo)
     latest = blur(n_blocks, exponent)
     if clipped > 0:
         wider = min(exponent + WIDER, WIDEST_EXPONENT) if is_wide(carry) else WIDE_EXPONENT
@@ -115,9 +121,11 @@ def take(
     return np.append(values.T, scalars), total, following, present, blurs
 
 
-def next_exponent(before: Array, after: Array, n_blocks: int, last: int | None = None) -> Array:
+def next_exponent(
+    before: Array, after: Array, n_blocks: int, last: int | None = None, memo: Memo | None = None
+) -> Array:
     """Exponent of the next unit, (1,), from the change of the total in components close to the leading one."""
-    references, others, least = _frame(after)
+    references, others, least = _frame(memo, after)
 
     def ratios(values: Array) -> Array:
         return np.take_along_axis(values, others, axis=1) - np.take_along_axis(values, references, axis=1)
@@ -160,7 +168,7 @@ def _bits(n_blocks: int) -> int:
     return math.ceil(math.log2(max(n_blocks, 2)))
 
 
-def _frame(total: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+def _frame(memo: Memo | None, total: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
     """Return the leading component of each row, (n_rows, 1), the others, and their smallest relevant changes."""
 
     def find_them() -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
@@ -170,5 +178,5 @@ def _frame(total: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
         behind = np.take_along_axis(total, references, axis=1) - np.take_along_axis(total, others, axis=1)
         return references, others, np.maximum((behind - DECIDED) / 4.0, 0.0)
 
-    references, others, least = once(f"frame {total.shape}", [total], find_them)
+    references, others, least = (memo or Memo()).once(f"frame {total.shape}", [total], find_them)
     return references, others, least

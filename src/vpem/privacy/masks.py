@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from vpem.core.network.coding import most_compressed
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.sharing import once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     NO_MEMORY,
@@ -226,7 +225,7 @@ class Masked(Summation):
             size = shape.n_rows * shape.width
             rows, extra = term[:size], np.zeros(2)
             if _is_change(place, carry):
-                numbers, state["sent"], extra = changes.find(shape.by_row(rows), carry, len(roots))
+                numbers, state["sent"], extra = changes.find(shape.by_row(rows), carry, len(roots), place.memo)
                 entries = numbers.astype(np.uint32 if form.n_bytes == 4 else np.uint64)
             else:
                 limit = form.limit(len(roots))
@@ -355,7 +354,7 @@ def _take_total(place: Place, sender: Position, state: Memory, message: NDArray[
     """Return the state after the total; raise WrongMessageError if the total is invalid."""
     before = state.get("total", np.empty(0))
     name = f"masked {place.series} {place.shape}"
-    found = once(
+    found = place.memo.once(
         name, [message, before, state.get("exponent", before)], lambda: _read_total(place, sender, state, message)
     )
     names = "values", "total", "exponent", "present", "blurs"
@@ -387,13 +386,13 @@ def _read_total(
         raise WrongMessageError(sender, f"a total: {error}") from None
     scalars, (level, clipped) = head[:-N_EXTRA], head[-N_EXTRA:-1].tolist()
     if _is_change(place, state):
-        return changes.take(signed, level, clipped, scalars, state, n_blocks)
+        return changes.take(signed, level, clipped, scalars, state, n_blocks, place.memo)
     values = np.append(numbers, scalars)
     if not place.series.is_em:
         largest = float(np.abs(numbers).max(initial=0.0))
         return values, np.empty(0), changes.known_exponent(largest, n_blocks), np.empty(0), np.empty(0)
     total = shape.by_row(numbers)
     present = (total != 0).any(axis=1)
-    exponent = changes.next_exponent(np.zeros_like(total), total, n_blocks)
+    exponent = changes.next_exponent(np.zeros_like(total), total, n_blocks, memo=place.memo)
     blurs = np.full(changes.N_BLURS, changes.blur(n_blocks, form.exponent))
     return values, total, exponent, present.astype(np.uint8), blurs

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.buffer_pool import BufferPool
 from vpem.core.network.adders import (
     LinearAdder,
     MessageAdder,
@@ -37,12 +38,12 @@ class Channel:
     """
 
     def __init__(self, summation: Summation, network: Network, run: Run = one_by_one):
-        self.summation, self.network = summation, network
+        self.summation, self.network, self.pool = summation, network, BufferPool()
         self.traffic = make_traffic(network.agents)
         self._costs: dict[tuple[Shape | None, int], Traffic] = {}
         self._whole: LinearAdder | MessageAdder
         matrix = summation.matrix(network)
-        self._whole = MessageAdder(summation, network, run) if matrix is None else linear_adder(matrix)
+        self._whole = MessageAdder(summation, network, run, self.pool) if matrix is None else linear_adder(matrix)
         self._adder = self._whole
 
     @property
@@ -107,7 +108,7 @@ class Channel:
 
     def exchange(self, summation: Summation, terms: Sequence[NDArray[Any]], shape: Shape) -> Array:
         """Combine the blocks' terms once by another summation; return the result, which is common to all roots."""
-        found, traffic = MessageAdder(summation, self.network).add(terms, shape)
+        found, traffic = MessageAdder(summation, self.network, pool=self.pool).add(terms, shape)
         self.traffic += traffic
         common: Array = found[0]
         return common

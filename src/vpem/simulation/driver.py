@@ -235,6 +235,7 @@ def simulated_context(problem: Problem, channel: Channel, agreement: Agreement, 
         agreement=agreement,
         n_rows=len(problem.X),
         hubs=tuple(range(len(network.hubs))),
+        pool=channel.pool,
         problem=problem,
         channel=channel,
         **others,  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from vpem.core.decisions.initial import START, random_rows, shared_generator
 from vpem.core.decisions.repair import Repair, make_cases
 from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
-from vpem.core.rooms import rooms_wanted
 from vpem.core.rows import Table
 from vpem.core.script.start_phases import begin_clusters
 from vpem.core.script.state import Clustering, Model, Parameters, Progress
@@ -27,7 +26,6 @@ from vpem.simulation.watching import Watch
 Array = NDArray[np.float64]
 
 
-@rooms_wanted()
 def fit(
     table: Table,
     network: Network,
@@ -63,11 +61,12 @@ def fit(
     channel = problem.channel()
     channel.traffic += meeting_traffic(network, len(table), agreement.hops, agreement.summation)
     watch.note(f"the network's sum is computed as {channel.path}")
-    if before is not None:
-        bound = before.lower_bounds[-1] if before.lower_bounds else None
-        return _go_on(problem, channel, replace(agreement, n_init=1), before.mixture, bound, watch)
-    driver = Driver(simulated_context(problem, channel, agreement, given=tuple(given)), watch)
-    return _result(driver, driver.run(Progress()))
+    with channel.pool.in_use(channel):
+        if before is not None:
+            bound = before.lower_bounds[-1] if before.lower_bounds else None
+            return _go_on(problem, channel, replace(agreement, n_init=1), before.mixture, bound, watch)
+        driver = Driver(simulated_context(problem, channel, agreement, given=tuple(given)), watch)
+        return _result(driver, driver.run(Progress()))
 
 
 def em(

@@ -19,7 +19,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from vpem.core.agent.message import Frame
-from vpem.core.rooms import bytes_for
+from vpem.core.buffer_pool import BufferPool
 from vpem.transports.datagrams import Datagram, Hello, Status, mismatch, steps_ahead
 from vpem.transports.links import Down, Event, Greeted, Link, Piece, Up
 from vpem.transports.outcomes import Away, Here, Outcome, Progress, Repeats, Told, Waits, Wrong
@@ -115,7 +115,8 @@ class _Running:
     ):
         self.session, self.wire, self.hello, self.names = session, wire, hello, names
         self.patience, self.lease, self.watch, self.stop, self.then = patience, lease, watch, stop, then
-        self.follow = follow
+        self.follow, self.pool = follow, BufferPool()
+        self.pool.open(self)
         self.neighbours: list[int] = sorted(set(session.neighbours) & names.keys())
         self.is_over = False
         self.lock, self.watching = threading.RLock(), threading.Lock()
@@ -344,7 +345,7 @@ class _Running:
             if piece.is_last:  # as for most frames: no copy is needed
                 self._send(session.receive(peer, piece.content))
                 return
-            self.frames[peer] = bytes_for(length).data, 0
+            self.frames[peer] = self.pool.bytes(length).data, 0
         if peer not in self.frames:
             return
         frame, place = self.frames.pop(peer)

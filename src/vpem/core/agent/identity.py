@@ -17,8 +17,10 @@ from vpem.core.agent.message import AgentNumber, LocalProtocolError
 from vpem.core.agent.party_context import PartyContext, party_context
 from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.blocks.overall import LARGEST, too_large
+from vpem.core.buffer_pool import BufferPool
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
+from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import column_rounds
 from vpem.core.network.rounds import can_have_sent
@@ -65,6 +67,8 @@ class Identity:
         if number in self.neighbours:
             raise ValueError(f"expected links to others, got one from agent {number} to itself")
         self.known: dict[Hashable, Any] = {} if known is None else known
+        self.pool: BufferPool = self.known.setdefault(BufferPool, BufferPool())
+        self.memo: Memo = self.known.setdefault(Memo, Memo())
         self._greeting: tuple[int, bytes, Any] = (-1, b"", None)
         self._context: PartyContext | None = None
         self._place: Place | None = None
@@ -189,8 +193,9 @@ class Identity:
             secret = self._greeting[2] if self._greeting[0] == state.epoch else None
             position = roles.position_of[self.number]
             count = 0 if state.progress.phase in AFTER_DONE else state.progress.n_sums
-            where = state.epoch, exchange.begun, greetings, secret, count, bytes.fromhex(state.progress.heard)
-            self._place = old = Place(roles.network, position, exchange.shape, exchange.series, *where)
+            heard = bytes.fromhex(state.progress.heard)
+            when = state.epoch, exchange.begun, greetings, secret, count, heard, self.pool, self.memo
+            self._place = old = Place(roles.network, position, exchange.shape, exchange.series, *when)
         return old
 
     def context(self, state: AgentState) -> PartyContext:
@@ -206,7 +211,7 @@ class Identity:
         ):
             position = roles.position_of[self.number]
             parts = roles, position, self.given, own, pooled, holders, keys
-            self._context = old = party_context(*parts, is_prediction=new is not None)
+            self._context = old = party_context(*parts, pool=self.pool, is_prediction=new is not None)
         return old
 
     def round_at(self, state: AgentState, step: int) -> Round[AgentNumber] | None:

@@ -14,6 +14,7 @@ from vpem.core.agent.meeting import Roles
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.sweep import ONE_VIEW, Disagreement, Pass, Sums, copy_of, em_pass, kmeans_pass
 from vpem.core.blocks.tiles import Layout
+from vpem.core.buffer_pool import BufferPool
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
@@ -97,13 +98,13 @@ class PartyContext(Context):
         if terms is None:
             return None
         if isinstance(terms, Distances):
-            return -2.0 * self.halves(terms).term(self.table, slice(0, offer.shape.n_rows)).whole()
+            return -2.0 * self.halves(terms).term(self.table, slice(0, offer.shape.n_rows)).whole(self.pool)
         if not isinstance(terms, LogDensities):
             return terms[0]
         term = self.halves(terms).term(self.table, terms.rows, terms.scalars[0])
         if not terms.adds_weights:
             return term
-        values = term.whole()
+        values = term.whole(self.pool)
         if self.is_first_root:
             n_components = self.settings.n_components
             values = (values.reshape(n_components, -1) + np.log(terms.weights[0])[:, None]).ravel()
@@ -119,6 +120,7 @@ def party_context(
     holders: Integers | None,
     keys: Integers | None,
     *,
+    pool: BufferPool,
     is_prediction: bool,
 ) -> PartyContext:
     """Return the context of the agent at a position."""
@@ -133,6 +135,7 @@ def party_context(
         agreement=roles.agreement,
         n_rows=roles.n_rows,
         hubs=hubs,
+        pool=pool,
         given=(given,) if hubs else (),
         gone=roles.gone,
         holders=holders,

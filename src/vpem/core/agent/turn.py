@@ -19,7 +19,6 @@ from vpem.core.agent.party_context import PartyOutcome
 from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, orderly
 from vpem.core.network.checkpoint_delta import NOTHING, Carried, carry_on
 from vpem.core.network.summation import begin_sum, lasting
-from vpem.core.rooms import forget_rooms, keep_rooms
 from vpem.core.script.context import StudyError
 from vpem.core.script.em_phases import predicting
 from vpem.core.script.phases import AFTER_DONE, AFTER_LOSS, AFTER_MEETING, BY_SUMMATION, DONE, PHASES, settle
@@ -206,7 +205,7 @@ class Turn:
         draft.progress = self._carry(orderly(settled, draft.progress))
         draft.exchange = None
         if draft.progress.phase == DONE:
-            forget_rooms(self.identity)
+            self.identity.pool.close(self.identity)
             self._save(resumed)
             request = draft.requests.get(draft.progress.n_predictions)
             if request is None or not self.identity.has_met(draft):
@@ -214,7 +213,7 @@ class Turn:
             context = self.identity.context(draft)
             phase = AFTER_DONE[0] if context.network.depth > 0 else predicting(context)
             draft.progress = replace(draft.progress, phase=phase, prediction=request)
-        keep_rooms(self.identity)
+        self.identity.pool.open(self.identity)
         context = self.identity.context(draft)
         offer = PHASES[draft.progress.phase].offer(context, draft.progress)
         pieces = {}
@@ -267,7 +266,7 @@ class Turn:
         """End the study, and return messages with the reason for the neighbours, except `besides`."""
         draft = self.draft
         draft.failure, draft.exchange, draft.mailbox, draft.missing = reason, None, {}, {}
-        forget_rooms(self.identity)
+        self.identity.pool.close(self.identity)
         return self.tell([peer for peer in self.identity.neighbours if peer != besides])
 
     def tell(self, peers: Iterable[AgentNumber]) -> list[Message]:

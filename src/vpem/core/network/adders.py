@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.buffer_pool import NO_POOL, BufferPool
 from vpem.core.network.costs import find_sendings
+from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
 from vpem.core.network.steps import Plan, Run, Steps, one_by_one
 from vpem.core.network.summation import (
@@ -117,8 +119,8 @@ class MessageAdder:
     path = "the agents' messages"
     is_exact = False
 
-    def __init__(self, summation: Summation, network: Network, run: Run = one_by_one):
-        self.summation, self.network, self.run = summation, network, run
+    def __init__(self, summation: Summation, network: Network, run: Run = one_by_one, pool: BufferPool = NO_POOL):
+        self.summation, self.network, self.run, self.pool, self.memo = summation, network, run, pool, Memo()
         self.greetings = [greet(summation) for _ in network.positions]
         self.carries: dict[Series, list[Memory]] = {}
         self.n_sums = 0
@@ -147,7 +149,18 @@ class MessageAdder:
         greetings = {position: self.greetings[position][0] for position in network.positions}
         secrets = [secret for _, secret in self.greetings]
         places = [
-            Place(network, position, shape, series, 0, self.n_sums, greetings, secrets[position], self.n_sums)
+            Place(
+                network,
+                position,
+                shape,
+                series,
+                number=self.n_sums,
+                greetings=greetings,
+                secret=secrets[position],
+                count=self.n_sums,
+                pool=self.pool,
+                memo=self.memo,
+            )
             for position in network.positions
         ]
         self.n_sums += 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vpem.core.network.coding import SCALE, compress, decompress, most_compressed
 from vpem.core.network.hubs import Position
-from vpem.core.network.sharing import once, tell, told
+from vpem.core.network.memo import Memo
 from vpem.core.network.summation import Array, Place, Shape, WrongMessageError
 
 SCALES = frozenset(range(-1100, 100))
@@ -41,12 +41,12 @@ def most_coded(shape: Shape) -> int:
     return 8 * (shape.n_scalars + 1) + FIRST_LAYERS * SCALE.itemsize + most_compressed(n_codes)
 
 
-def pack(parts: Parts) -> NDArray[np.uint8]:
+def pack(parts: Parts, memo: Memo) -> NDArray[np.uint8]:
     """Encode a message: scalars, scales, and all codes and bits, compressed."""
     plain = np.append(parts.codes, parts.present) if len(parts.present) else parts.codes.ravel()
     head = parts.scalars.astype("<f8").tobytes() + np.array(parts.scales, SCALE).tobytes()
     message = np.frombuffer(head + compress(plain), np.uint8)
-    tell("plain", message, plain)
+    memo.tell("plain", message, plain)
     return message
 
 
@@ -59,7 +59,7 @@ def parse(place: Place, sender: Position, message: NDArray[np.uint8], *, is_firs
             raise ValueError(f"expected at least {n_first} bytes, got {len(message)}")
         scalars = np.frombuffer(message[:n_first].tobytes(), "<f8").astype(np.float64)
         n_codes, n_bits = shape.n_rows * max(shape.width - 1, 0), (shape.n_rows + 7) // 8 * is_first
-        plain: NDArray[np.uint8] | None = told("plain", message)
+        plain: NDArray[np.uint8] | None = place.memo.told("plain", message)
         parts = parse_tail(message[n_first:], count_layers(is_first=is_first), n_codes, n_bits, plain)
     except ValueError as error:
         raise WrongMessageError(sender, f"a message of changes: {error}") from None
@@ -71,7 +71,7 @@ def parse(place: Place, sender: Position, message: NDArray[np.uint8], *, is_firs
 
 def tail_of(place: Place, message: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return a copy of a message without its scalars."""
-    (tail,) = once("tail", [message], lambda: (message[8 * (place.shape.n_scalars + 1) :].copy(),))
+    (tail,) = place.memo.once("tail", [message], lambda: (message[8 * (place.shape.n_scalars + 1) :].copy(),))
     return tail
 
 

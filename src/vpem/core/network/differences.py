@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.buffer_pool import NO_POOL, BufferPool
 from vpem.core.network.changes import Parts, count_layers, most_coded, pack, parse, parse_tail, tail_of
 from vpem.core.network.coding import (
     add_decoded,
@@ -27,8 +28,8 @@ from vpem.core.network.coding import (
     whole_numbers,
 )
 from vpem.core.network.hubs import Position
+from vpem.core.network.memo import Arrays, Memo
 from vpem.core.network.parties import Network
-from vpem.core.network.sharing import Arrays, once
 from vpem.core.network.star import Star
 from vpem.core.network.summation import (
     NO_MEMORY,
@@ -46,7 +47,6 @@ from vpem.core.network.summation import (
     add_in_order,
 )
 from vpem.core.network.tree import SpanningTree, Tree
-from vpem.core.rooms import room_for
 
 FIRST_WHOLE, FIRST_ERROR = 2, 0.5
 """Layers of codes that the first sum of EM has for all numbers, and the threshold of the other layers: a number is
@@ -140,13 +140,13 @@ class Differences(Summation):
         n_entries = shape.n_rows * max(shape.width - 1, 0)
         nothing = np.zeros(0, dtype=np.uint8)
         silent = Parts(np.zeros(shape.n_scalars + 1), (0,), np.zeros((1, n_entries), dtype=np.uint8), nothing)
-        fewest, most = len(pack(silent)), most_coded(shape)
+        fewest, most = len(pack(silent, Memo())), most_coded(shape)
         low, high = (min(fewest + math.ceil(share * n_entries), most) for share in USUAL)
         return Lengths(fewest, (low, high), most)
 
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int:
         """Bytes that an agent keeps for its links and the total."""
-        kept = _nothing(shape, position, self.around.tree(network))
+        kept = _nothing(Memo(), shape, position, self.around.tree(network))
         return sum(array.nbytes for array in kept.values()) + shape.n_rows  # one byte for each row: is it present
 
     # A sum
@@ -170,11 +170,11 @@ class Differences(Summation):
         """
         is_other = type(self).begin is not Differences.begin  # a subclass must see every term
         if not place.series.is_em or not carry or is_other:
-            return self.begin(place, carry, term.whole())
+            return self.begin(place, carry, term.whole(place.pool))
         known: Memory = {"terms": NO_TERMS, "scalars": term.scalars}
         if not self.around.tree(place.network).below[place.position]:
             return self._set_out(place, carry, known, term.parts)
-        whole, ends = term.whole_in_parts()
+        whole, ends = term.whole_in_parts(place.pool)
         terms = whole[: len(whole) - len(term.scalars)].reshape(place.shape.width, -1)
         return self._set_out(place, carry, {**known, "terms": terms, "ends": ends})
 
@@ -193,7 +193,7 @@ class Differences(Summation):
             ((sender, message),) = received.items()
             return _down(place, sender, state, message)
         found = [parse(place, sender, message, is_first=_is_first(state)) for sender, message in received.items()]
-        below, bits = _moved(state["below"], state["references"], found), state["bits"]
+        below, bits = _moved(place.pool, state["below"], state["references"], found), state["bits"]
         for parts in found:
             bits = bits | parts.present
         said = {f"{SAID} below {number:05}": tail_of(place, one) for number, one in enumerate(received.values())}
@@ -204,7 +204,7 @@ class Differences(Summation):
         """Return log-densities, in each row up to a constant that is right on average, and the carry."""
         if not place.series.is_em:
             return self.around.end(place, state)
-        (values,) = once("values", [state["total"], state["out"]], lambda: (_values(state),))
+        (values,) = place.memo.once("values", [state["total"], state["out"]], lambda: (_values(place.pool, state),))
         return values, {name: state[name] for name in KEPT}
 
     def changes(self, state: Memory) -> Memory:
@@ -221,14 +221,14 @@ class Differences(Summation):
             said = [changes[one] for one in sorted(changes) if one.startswith(f"{SAID} {name}")]
             if said:
                 found = [parse_tail(one, 1, n_rows * (width - 1)) for one in said]
-                after[name] = _moved(carry[name], references, found)
+                after[name] = _moved(NO_POOL, carry[name], references, found)
         return after
 
     def _set_out(self, place: Place, carry: Memory, own: Memory, parts: PartsOf | None = None) -> Memory:
         """State before the first round; own has terms (n_components, n_rows), empty without a block, and scalars."""
         shape, tree, terms = place.shape, self.around.tree(place.network), own["terms"]
-        state: dict[str, NDArray[Any]] = dict(carry) or _nothing(shape, place.position, tree)
-        references, thresholds = _thresholds(state["total"], state["pace"], self.silence)
+        state: dict[str, NDArray[Any]] = dict(carry) or _nothing(place.memo, shape, place.position, tree)
+        references, thresholds = _thresholds(place.memo, state["total"], state["pace"], self.silence)
         bits = NO_BITS
         if not carry:
             bits = np.packbits((terms != 0).any(axis=0) if terms.size else np.zeros(shape.n_rows, bool))
@@ -250,7 +250,7 @@ class Differences(Summation):
         parts = parts or partial(_slices, state["terms"], state.get("ends", np.array([len(sent)])))
         for number, layer in enumerate(codes):
             least = 0.0 if number < FIRST_WHOLE else FIRST_ERROR
-            after, largest, level = room_for(*sent.shape), 0, 0.0
+            after, largest, level = place.pool.array(*sent.shape), 0, 0.0
             for rows, terms in parts():
                 known = terms, None if below is None else below[rows], moved[rows]
                 silent = state["thresholds"][rows], references[rows], least, share
@@ -261,7 +261,7 @@ class Differences(Summation):
                 add_decoded(steps, layer[None], np.array(scales[-1:]), references, moved, after)
             moved = after
         added = add_in_order([np.append(state["scalars"], level), *scalars])
-        out = pack(Parts(added, tuple(scales), codes, state["bits"]))
+        out = pack(Parts(added, tuple(scales), codes, state["bits"]), place.memo)
         state = {**state, "terms": NO_TERMS, "thresholds": NO_THRESHOLDS}  # not needed again
         if is_top:
             return _down(place, place.position, state, out, moved)
@@ -281,10 +281,10 @@ def _slices(terms: Array, ends: NDArray[np.int64]) -> Iterator[tuple[slice, Arra
         yield slice(first, last), terms[:, first:last] if terms.size else None
 
 
-def _nothing(shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
+def _nothing(memo: Memo, shape: Shape, position: Position, tree: SpanningTree) -> dict[str, NDArray[Any]]:
     """Carry before the first sum: zeros for the link to the parent, the links to children, and the total."""
     size = shape.n_rows, shape.width
-    total, pace = once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
+    total, pace = memo.once(f"zeros {size}", [], lambda: (np.zeros(size), np.zeros(1)))
     return {
         "sent": np.zeros((0 if position == tree.top else size[0], size[1])),
         "below": np.zeros((size[0] if tree.below[position] else 0, size[1])),
@@ -301,7 +301,7 @@ def _down(
 
     def move() -> tuple[NDArray[Any], ...]:
         parts = parse(place, sender, message, is_first=_is_first(state))
-        total = _moved(state["total"], state["references"], [parts]) if moved is None else moved
+        total = _moved(place.pool, state["total"], state["references"], [parts]) if moved is None else moved
         return (
             total,
             np.array([mean_change(steps_for(total), state["total"], total)]),
@@ -309,7 +309,7 @@ def _down(
             parts.present,
         )
 
-    total, pace, scalars, bits = once("total", [state["total"], message], move)
+    total, pace, scalars, bits = place.memo.once("total", [state["total"], message], move)
     present = np.unpackbits(bits, count=place.shape.n_rows) if len(bits) else state["present"]
     return {
         **state,
@@ -328,21 +328,21 @@ def _is_first(state: Memory) -> bool:
     return len(state["bits"]) > 0
 
 
-def _moved(memory: Array, references: References, found: Sequence[Parts]) -> Array:
+def _moved(pool: BufferPool, memory: Array, references: References, found: Sequence[Parts]) -> Array:
     """Return an array (n_rows, n_components) after the changes of some messages."""
-    after = room_for(*memory.shape)
+    after = pool.array(*memory.shape)
     codes = found[0].codes if len(found) == 1 else np.concatenate([parts.codes for parts in found])
     scales = np.array([scale for parts in found for scale in parts.scales])
     add_decoded(steps_for(memory), codes, scales, references, memory, after)
     return after
 
 
-def _values(state: Memory) -> Array:
+def _values(pool: BufferPool, state: Memory) -> Array:
     """Sum that all agents use; shape (n_values,)."""
     total, present = state["total"], state["present"].astype(bool)
     *scalars, level = state["scalars"].tolist()
     level = mean_level(level, int(np.count_nonzero(present)))
-    values = room_for(total.size + len(scalars))
+    values = pool.array(total.size + len(scalars))
     values[total.size :] = scalars
     # A row of zeros would count as absent.
     by_component = values[: total.size].reshape(total.shape[1], -1)
@@ -350,7 +350,7 @@ def _values(state: Memory) -> Array:
     return values
 
 
-def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, NDArray[np.float32]]:
+def _thresholds(memo: Memo, total: Array, pace: Array, silence: float) -> tuple[References, NDArray[np.float32]]:
     """Find the leading component of each row, and the thresholds of the changes of the others."""
 
     def find() -> Arrays:
@@ -359,5 +359,5 @@ def _thresholds(total: Array, pace: Array, silence: float) -> tuple[References, 
         find_thresholds(steps_for(total), total, least_change(silence, pace), references, thresholds)
         return references, thresholds
 
-    references, thresholds = once(f"thresholds {silence}", [total, pace], find)
+    references, thresholds = memo.once(f"thresholds {silence}", [total, pace], find)
     return references, thresholds

@@ -65,8 +65,10 @@ class Star(Summation):
 
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:  # noqa: ARG002 (up or down, it is the same)
         """Add at the server; store its sum at the parties."""
-        first = next(iter(received.values()))
-        return {"values": add_in_order(received.values()) if place.position == place.network.server else first}
+        if place.position == place.network.server:
+            return {"values": add_in_order(received.values(), place.pool)}
+        (total,) = received.values()
+        return {"values": total}
 
     def matrix(self, network: Network) -> Array:
         """Return one row of ones: every root gets the exact sum."""

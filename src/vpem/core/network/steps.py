@@ -63,7 +63,7 @@ class Plan:
         speaks = [[step for step in steps if own[step].values and own[step].receivers] for own in schedules]
         # The agents that are needed first begin first. An agent that receives messages before it sends any begins
         # when it receives them, so that its term is not kept in memory until then. But the agent that finishes last
-        # begins before all others: it keeps the shared arrays (see `sharing`) alive until all have used them.
+        # begins before all others: it keeps the shared arrays (see `memo`) alive until all have used them.
         firsts = [[min([*own, self.n_steps]) for own in both] for both in zip(speaks, hears, strict=True)]
         first = [(min(said, heard), heard < said) for said, heard in firsts]
         """Step in which each agent is needed, and True if it waits for messages then."""

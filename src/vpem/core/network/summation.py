@@ -20,9 +20,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.buffer_pool import NO_POOL, BufferPool
 from vpem.core.network.hubs import Position
+from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
-from vpem.core.rooms import bytes_for, room_for
 
 Array = NDArray[np.float64]
 Memory = Mapping[str, NDArray[Any]]
@@ -111,14 +112,14 @@ class Term:
     scalars: Array
     """Numbers that belong to no row."""
 
-    def whole(self) -> Array:
+    def whole(self, pool: BufferPool = NO_POOL) -> Array:
         """Compute all numbers, (n_values,)."""
-        return self.whole_in_parts()[0]
+        return self.whole_in_parts(pool)[0]
 
-    def whole_in_parts(self) -> tuple[Array, NDArray[np.int64]]:
+    def whole_in_parts(self, pool: BufferPool = NO_POOL) -> tuple[Array, NDArray[np.int64]]:
         """Compute all numbers, and the row at which each part ends."""
         n_rows, width, _ = self.shape
-        found, ends = room_for(self.shape.n_values), []
+        found, ends = pool.array(self.shape.n_values), []
         found[n_rows * width :] = self.scalars
         rows_of = found[: n_rows * width].reshape(width, n_rows)
         for rows, numbers in self.parts():
@@ -170,6 +171,10 @@ class Place:
     `number`, it repeats when a sum is repeated after a loss."""
     heard: bytes = b""
     """Digest of all sums and decisions of the fit so far; the same for all agents."""
+    pool: BufferPool = NO_POOL
+    """Buffers for large arrays."""
+    memo: Memo = field(default_factory=Memo)
+    """Results that all agents of this process have in common."""
 
 
 MOST_RETREATS = 4
@@ -360,7 +365,7 @@ class Summation(ABC):
 
     def begin_with(self, place: Place, carry: Memory, term: Term) -> Memory:
         """State of a root before the first round, from a term that need not be in memory as a whole."""
-        return self.begin(place, carry, term.whole())
+        return self.begin(place, carry, term.whole(place.pool))
 
     @abstractmethod
     def begin(self, place: Place, carry: Memory, term: Array | None) -> Memory:
@@ -468,10 +473,10 @@ def lasting(summation: Summation, memory: Memory) -> Memory:
     return memory
 
 
-def add_in_order(terms: Iterable[NDArray[Any]]) -> NDArray[Any]:
+def add_in_order(terms: Iterable[NDArray[Any]], pool: BufferPool = NO_POOL) -> NDArray[Any]:
     """Sum from the first to the last, so that all orders of arrival give the same bits."""
     first, *others = terms
-    total = bytes_for(first.nbytes).view(first.dtype).reshape(first.shape)
+    total = pool.bytes(first.nbytes).view(first.dtype).reshape(first.shape)
     np.add(first, others[0], out=total) if others else np.copyto(total, first)
     for term in others[1:]:
         total += term

@@ -76,7 +76,7 @@ class Tree(Summation):
     def combine(self, place: Place, step: int, state: Memory, received: Mapping[Position, NDArray[Any]]) -> Memory:
         """Add on the way up; store the received sum on the way down."""
         if step < self.tree(place.network).depth:
-            return {"values": add_in_order([state["values"], *received.values()])}
+            return {"values": add_in_order([state["values"], *received.values()], place.pool)}
         (total,) = received.values()
         return {"values": total}
 

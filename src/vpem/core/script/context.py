@@ -16,6 +16,7 @@ from vpem.core.blocks.density import Density
 from vpem.core.blocks.overall import Overall
 from vpem.core.blocks.sweep import ONE_VIEW, Disagreement, Sums
 from vpem.core.blocks.tiles import Numbers
+from vpem.core.buffer_pool import NO_POOL, BufferPool
 from vpem.core.decisions.initial import KMEANS_MAX_ITER, KMEANS_TOL, START, shared_generator
 from vpem.core.decisions.labels import Labels
 from vpem.core.decisions.local import Run, draw_seed
@@ -111,6 +112,8 @@ class Context:
     n_rows: int
     hubs: tuple[int, ...] = ()
     """Numbers of the hubs whose blocks are held."""
+    pool: BufferPool = NO_POOL
+    """Buffers for large arrays."""
     given: tuple[Given, ...] = ()
     """Parameters that users gave for the start of each held block; empty without any."""
     resumed: Parameters | None = None

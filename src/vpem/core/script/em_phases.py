@@ -22,7 +22,6 @@ from vpem.core.decisions.repair import RepairQueue, make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better, is_sharp, n_small_changes
 from vpem.core.network.summation import Series, Shape, SumKind
-from vpem.core.rooms import room_for
 from vpem.core.rows import row_chunks, sampled_rows
 from vpem.core.script.context import Context, LogDensities, Offer, Outcome, StudyError, row_numbers
 from vpem.core.script.state import FORGET, ROLL_BACK, Array, Integers, Model, Parameters, Prediction, Progress, Run
@@ -237,7 +236,7 @@ def _respond(context: Context, run: Run, outcome: Outcome) -> Run:
     rows, n_components = context.batches[run.visits.number], context.settings.n_components
     n_rows = rows.stop - rows.start
     sums = outcome.values[0, : n_rows * n_components].reshape(n_components, n_rows)
-    found = np.add(sums.T, np.log(_weights(run)[0]), out=room_for(*sums.T.shape))
+    found = np.add(sums.T, np.log(_weights(run)[0]), out=context.pool.array(*sums.T.shape))
     for chunk in row_chunks(0, len(found), found.shape[1]):
         found[chunk] = normalize(found[chunk])[0]
     totals = None

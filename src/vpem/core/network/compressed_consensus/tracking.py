@@ -36,8 +36,8 @@ from vpem.core.network.coding import (
 from vpem.core.network.compressed_consensus.chebyshev import Averaging, accelerate
 from vpem.core.network.compressed_consensus.copies import LEADER, find_codes, mixed, moved, settle
 from vpem.core.network.hubs import Position
+from vpem.core.network.memo import Arrays, Memo
 from vpem.core.network.parties import Network
-from vpem.core.network.sharing import Arrays, once, tell, told
 from vpem.core.network.summation import (
     MOST_RETREATS,
     Array,
@@ -142,7 +142,7 @@ def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
     known[place.position] = np.append(own[n_rows * width :], level)
     state: dict[str, NDArray[Any]] = {"retreats": retreats_of(carry), "scaled": scaled, "known": known}
     if is_first:
-        (zeros,) = once(f"no copy {size}", [], lambda: (np.zeros(size),))
+        (zeros,) = place.memo.once(f"no copy {size}", [], lambda: (np.zeros(size),))
         state |= {_copy_of(peer): zeros for peer in network.neighbours[place.position]}
         state |= {"values": scaled.copy(), "own": zeros, "pace": np.zeros(1)}
         state |= {"bits": np.packbits((terms != 0).any(axis=1)), "present": np.zeros(0, dtype=np.uint8)}
@@ -151,7 +151,7 @@ def begin(place: Place, carry: Memory, term: Array | None) -> Memory:
         state |= {"values": carry["lead"] + scaled, "bits": np.zeros(0, dtype=np.uint8)}
     settle(state["values"])
     state |= {"begun": state["own"], "before": state["values"], "told": np.zeros(n_agents, dtype=np.uint8)}
-    return _speak(state)
+    return _speak(place.memo, state)
 
 
 def combine(
@@ -175,7 +175,7 @@ def combine(
         others.append((float(weights[peer]), new))
     values = mixed(state["values"], state["before"], momentum, state["own"], others)
     found = {**state, **copies, "values": values, "before": state["values"], "known": known, "bits": bits}
-    return found if step + 1 == n_rounds else _speak(found)
+    return found if step + 1 == n_rounds else _speak(place.memo, found)
 
 
 def end(place: Place, state: Memory) -> tuple[Array, Memory]:
@@ -207,7 +207,7 @@ def _scaled(n_agents: int, terms: Array) -> tuple[Array, float]:
     return n_agents * behind, float(leading.sum() + behind[:, 0].sum())
 
 
-def _speak(state: Memory) -> Memory:
+def _speak(memo: Memo, state: Memory) -> Memory:
     """Encode the next message, and update the agent's own copy as all receivers will."""
     own, is_first = state["own"], len(state["bits"]) > 0
     least = least_change(SILENCE, state["pace"])
@@ -218,7 +218,7 @@ def _speak(state: Memory) -> Memory:
     out = _write(Parts(news, state["known"][news], scale, packed))
     new = moved(own, scale, codes, leaders)
     if _is_right(scale, state["known"][news], len(news)):
-        tell("said", out, (weakref.ref(own), (news, state["known"][news], new, state["bits"])))
+        memo.tell("said", out, (weakref.ref(own), (news, state["known"][news], new, state["bits"])))
     return {**state, "own": new, "out": out, "told": np.asarray(is_known, dtype=np.uint8)}
 
 
@@ -279,7 +279,7 @@ def _is_right(scale: int, scalars: Array, n_agents: int) -> bool:
 
 def _hear(place: Place, sender: Position, message: NDArray[np.uint8], old: Array, n_bits: int) -> Arrays:
     """Decode a message: mask of agents with scalars, these scalars, the sender's updated copy, and bits of rows."""
-    known = told("said", message)
+    known = place.memo.told("said", message)
     if known is not None and known[0]() is old and len(known[1][-1]) == n_bits:
         shared: Arrays = known[1]  # the sender's own arrays, in the same process
         return shared
