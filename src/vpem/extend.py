@@ -10,7 +10,8 @@ from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.blocks.weights import LOWEST
 from vpem.core.network.parties import Network
 from vpem.core.network.rounds import flood_rounds
-from vpem.core.network.summation import (
+from vpem.core.network.summation import Summation, add_in_order
+from vpem.core.network.sums import (
     Lengths,
     Memory,
     Payload,
@@ -19,10 +20,8 @@ from vpem.core.network.summation import (
     Series,
     Shape,
     SumKind,
-    Summation,
     Term,
     WrongMessageError,
-    add_in_order,
 )
 from vpem.model_format import DENSITIES, SUMMATIONS
 

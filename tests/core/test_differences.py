@@ -21,7 +21,7 @@ from vpem.core.network import coding
 from vpem.core.network.adders import MessageAdder, sum_traffic
 from vpem.core.network.coding import mean_change, steps_for
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Place, Series, Shape, SumKind, Term, WrongMessageError
+from vpem.core.network.sums import Place, Series, Shape, SumKind, Term, WrongMessageError
 from vpem.datasets import make_vertical_blobs
 
 SERIES = Series(SumKind.ITERATE)

@@ -15,7 +15,7 @@ from vpem.core.network.adders import MessageAdder, linear_adder
 from vpem.core.network.failures import link_pairs, message_numbers
 from vpem.core.network.parties import make_network
 from vpem.core.network.rounds import can_have_sent
-from vpem.core.network.summation import Place, Shape, WrongMessageError
+from vpem.core.network.sums import Place, Shape, WrongMessageError
 from vpem.datasets import random_geometric_graph
 
 N_VALUES = 5

@@ -12,7 +12,7 @@ from vpem.core.network.adders import MessageAdder
 from vpem.core.network.failures import message_numbers
 from vpem.core.network.parties import make_network
 from vpem.core.network.running import LEAST_SHARE
-from vpem.core.network.summation import Place, Shape
+from vpem.core.network.sums import Place, Shape
 
 SHAPE = Shape(5, 1)
 

@@ -20,7 +20,7 @@ from vpem.core.network.packets import (
     split_packets,
     unpack_bits,
 )
-from vpem.core.network.summation import WrongMessageError
+from vpem.core.network.sums import WrongMessageError
 
 
 def local(seed, n_rows, n_local):

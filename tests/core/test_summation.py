@@ -14,7 +14,7 @@ from vpem.core.network.parties import make_network
 from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.rounds import can_have_sent
 from vpem.core.network.star import Star
-from vpem.core.network.summation import Shape
+from vpem.core.network.sums import Shape
 
 TERM = Shape(4, 3)
 """Of 96 bytes."""

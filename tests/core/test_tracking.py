@@ -17,7 +17,7 @@ from vpem.core.decisions.retreating import must_retreat
 from vpem.core.network.adders import MessageAdder
 from vpem.core.network.compressed_consensus.chebyshev import Averaging, accelerate
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Place, Series, Shape, SumKind, WrongMessageError
+from vpem.core.network.sums import Place, Series, Shape, SumKind, WrongMessageError
 from vpem.datasets import make_vertical_blobs
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess

@@ -9,7 +9,7 @@ from oracles import connected_graphs
 from vpem import Tree
 from vpem.core.network.adders import MessageAdder, flood_traffic, sum_traffic
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import Shape
+from vpem.core.network.sums import Shape
 from vpem.core.network.tree import grow
 
 

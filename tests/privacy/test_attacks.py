@@ -15,7 +15,7 @@ from studies import make_study, run
 from vpem import Masked, Star, Tree
 from vpem.core.agent.message import RemoteProtocolError
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import NO_MEMORY, SINGLE, Place, Shape, WrongMessageError
+from vpem.core.network.sums import NO_MEMORY, SINGLE, Place, Shape, WrongMessageError
 from vpem.privacy import changes, words
 from vpem.privacy.keys import link_tag
 from vpem.privacy.masks import FEW_HOLDERS, FIRST, N_EXTRA, REPEATS, TWO_PARTIES

@@ -13,7 +13,7 @@ from oracles import flat
 from studies import make_study, run
 from vpem import Masked, Star
 from vpem.core.network.parties import make_network
-from vpem.core.network.summation import NO_MEMORY, Place, Series, Shape, SumKind, WrongMessageError
+from vpem.core.network.sums import NO_MEMORY, Place, Series, Shape, SumKind, WrongMessageError
 from vpem.privacy import changes, masks, words
 from vpem.privacy.masks import COUNTS, FIRST, N_EXTRA
 from vpem.privacy.words import WHOLE, Format

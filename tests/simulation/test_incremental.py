@@ -23,7 +23,7 @@ from vpem.core.network.adders import flood_traffic, sum_traffic
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.parties import make_network
 from vpem.core.network.star import Star
-from vpem.core.network.summation import Shape
+from vpem.core.network.sums import Shape
 from vpem.simulation.fit import em
 from vpem.simulation.model import make_problem
 from vpem.simulation.streams import Stream, online_step

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vpem.core.network.steps import Plan, Task, one_by_one
-from vpem.core.network.summation import Round, Shape
+from vpem.core.network.sums import Round, Shape
 from vpem.simulation.threads import do_tasks
 
 

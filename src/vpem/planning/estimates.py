@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 from vpem.core.blocks.batches import batch_slices
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Shape, Summation
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import Shape
 from vpem.planning.planner import Study, planned_traffic
 from vpem.summations import WAYS, named_summation
 

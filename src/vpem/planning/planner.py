@@ -22,7 +22,8 @@ from vpem.core.network.default import default_summation
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import pooling_traffic
-from vpem.core.network.summation import NO_MEMORY, SINGLE, Lengths, Series, Shape, Summation
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import NO_MEMORY, SINGLE, Lengths, Series, Shape
 from vpem.core.network.traffic import Traffic
 from vpem.core.script.context import Context
 from vpem.core.script.phases import DONE, PHASES, settle

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vpem.core.network.coding import DECIDED, compress, decompress, mean_level
 from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import NO_MEMORY, Memory
+from vpem.core.network.sums import NO_MEMORY, Memory
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.agent.message import TAG_BYTES
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import Place, WrongMessageError
+from vpem.core.network.sums import Place, WrongMessageError
 
 PUBLIC_BYTES = 32
-TAG_BYTES = 16
 NEEDED = "pip install 'vpem[privacy]'"
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.around import Around
 from vpem.core.network.coding import most_compressed
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.star import Star
-from vpem.core.network.summation import (
+from vpem.core.network.sums import (
     NO_MEMORY,
     SINGLE,
     Array,
@@ -22,14 +22,11 @@ from vpem.core.network.summation import (
     Memory,
     Payload,
     Place,
-    Round,
     Series,
     Shape,
     SumKind,
-    Summation,
     WrongMessageError,
 )
-from vpem.core.network.tree import Tree
 from vpem.privacy import changes, words
 from vpem.privacy.keys import Keys, link_tag, masks
 from vpem.privacy.words import WHOLE, WIDE, Format
@@ -55,7 +52,7 @@ USUAL_DOWN = 1.8
 
 
 @dataclass(frozen=True)
-class Masked(Summation):
+class Masked(Around):
     """Masked summation on a star or a tree: messages reveal only the sum over all parties.
 
     Each pair of parties shares a mask for each sum, which one adds and the other subtracts. Numbers are integers
@@ -78,35 +75,17 @@ class Masked(Summation):
         Risks that the parties accept, out of `vpem.privacy.masks.ACCEPTABLE`.
     """
 
-    around: Star | Tree
     accept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.around, Star | Tree):
-            raise ValueError(
-                f"expected Star() or Tree() in Masked, got {self.around!r}; averages have real weights, with which "
-                "masks do not cancel, and silent changes would tell which rows have moved"
-            )
+        self.check_around(
+            "have real weights, with which masks do not cancel, and silent changes would tell which rows have moved"
+        )
         accepted = self.accept
         if not isinstance(accepted, tuple) or not set(accepted) <= set(ACCEPTABLE):
             raise ValueError(f"expected accept to have some of the sentences {ACCEPTABLE}, got {accepted!r}")
 
     # Properties
-
-    @property
-    def has_server(self) -> bool:
-        """True on a star."""
-        return self.around.has_server
-
-    @property
-    def is_common(self) -> bool:
-        """True, because all agents get the same total."""
-        return True
-
-    @property
-    def is_lossy(self) -> bool:
-        """True, because the likelihood does not follow from log-ratios."""
-        return True
 
     @property
     def is_masked(self) -> bool:
@@ -131,7 +110,7 @@ class Masked(Summation):
 
     def check(self, network: Network) -> None:
         """Raise ValueError if there are too few blocks."""
-        self.around.check(network)
+        super().check(network)
         n_blocks = len(network.hubs)
         if n_blocks < 2 or (n_blocks < LEAST and TWO_PARTIES not in self.accept):
             raise ValueError(
@@ -139,22 +118,6 @@ class Masked(Summation):
                 f"its own term from the sum and has the other's: accept it with accept=({TWO_PARTIES!r},), or "
                 "leave the masks out"
             )
-
-    def error_factor(self, network: Network) -> float:  # noqa: ARG002 (on all networks)
-        """Return 0, because the remainder of rounding is sent with the next sum."""
-        return 0.0
-
-    def schedule(
-        self,
-        network: Network,
-        position: Position,
-        *,
-        values: bool,
-        decision: bool,
-        audience: frozenset[Position] | None = None,
-    ) -> list[Round[Position]]:
-        """Rounds of one agent; see `Star` and `Tree`."""
-        return self.around.schedule(network, position, values=values, decision=decision, audience=audience)
 
     def greet(self) -> tuple[bytes, Keys]:
         """Return a new public key, and the keys that the agent keeps secret."""

@@ -7,7 +7,7 @@ import secrets
 from typing import Any
 
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import WrongMessageError
+from vpem.core.network.sums import WrongMessageError
 from vpem.privacy.keys import Keys
 
 NONCE_BYTES = 12

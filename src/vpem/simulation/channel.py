@@ -20,7 +20,8 @@ from vpem.core.network.adders import (
 )
 from vpem.core.network.parties import Network
 from vpem.core.network.steps import Run, one_by_one
-from vpem.core.network.summation import SINGLE, Series, Shape, Summation
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import SINGLE, Series, Shape
 from vpem.core.network.traffic import Traffic, make_traffic
 
 Array = NDArray[np.float64]

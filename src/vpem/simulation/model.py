@@ -20,7 +20,8 @@ from vpem.core.decisions.repair import Repair
 from vpem.core.decisions.stopping import comparable_bound
 from vpem.core.network.parties import Network
 from vpem.core.network.steps import Task, one_by_one
-from vpem.core.network.summation import Shape, Summation
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import Shape
 from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Holders, Rows, Table, row_chunks, rows_held
 from vpem.simulation.channel import Channel

@@ -18,7 +18,7 @@ from vpem.core.blocks.density import Density
 from vpem.core.blocks.features import parts_of_kmeans
 from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, copy_of, em_pass, kmeans_pass
 from vpem.core.blocks.tiles import Tile
-from vpem.core.network.summation import SINGLE, Series, Shape, Term
+from vpem.core.network.sums import SINGLE, Series, Shape, Term
 from vpem.core.rows import Rows, row_chunks
 from vpem.core.script.context import Distances, LogDensities
 from vpem.simulation.channel import Channel

@@ -31,7 +31,7 @@ from vpem.transports.session import Session
 class Disturbances:
     """Faults that a network may cause without breaking a link; probabilities are per delivery.
 
-    Only messages that their receiver can do without are lost; see `vpem.core.network.summation.Round.may_miss`.
+    Only messages that their receiver can do without are lost; see `vpem.core.network.sums.Round.may_miss`.
     """
 
     rng: np.random.Generator

@@ -41,7 +41,7 @@ from vpem.core.agent.message import (
 )
 from vpem.core.agent.progress import AgentState
 from vpem.core.blocks.arrays import Arrays, Block, Statistics
-from vpem.core.network.summation import DTYPES
+from vpem.core.network.sums import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
 STATE_VERSION = 5

@@ -19,7 +19,8 @@ from vpem.core.agent.meeting import MOST_AGENTS, Record
 from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError
 from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import Memory, Round, WrongMessageError, outgoing
+from vpem.core.network.summation import outgoing
+from vpem.core.network.sums import Memory, Round, WrongMessageError
 from vpem.core.script.state import Array
 
 

@@ -24,7 +24,8 @@ from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
 from vpem.core.network.pooling import column_rounds
 from vpem.core.network.rounds import can_have_sent
-from vpem.core.network.summation import Payload, Place, Round, Summation, greet
+from vpem.core.network.summation import Summation, greet
+from vpem.core.network.sums import Payload, Place, Round
 from vpem.core.rows import Table, row_chunks
 from vpem.core.script.context import label_exchange
 from vpem.core.script.phases import AFTER_DONE, BY_SUMMATION, DONE, PHASES

@@ -22,7 +22,8 @@ from vpem.core.decisions.initial import HUB_TIES, shared_generator
 from vpem.core.network.graph import diameter, hop_distances
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import SERVER, Network, make_network
-from vpem.core.network.summation import MOST_GREETING, Summation, greet
+from vpem.core.network.summation import Summation, greet
+from vpem.core.network.sums import MOST_GREETING
 from vpem.core.network.traffic import Sending, Traffic, make_traffic
 from vpem.core.settings import Agreement
 

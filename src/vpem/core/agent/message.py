@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.summation import DTYPES
+from vpem.core.network.sums import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES
 
 AgentNumber = NewType("AgentNumber", int)
@@ -44,7 +44,7 @@ class Message(NamedTuple):
     kind: str
     """One of `KINDS`."""
     values: NDArray[Any]
-    """Shape (n_values,), with one of `vpem.core.network.summation.DTYPES`; bytes in "meet" and "stop"."""
+    """Shape (n_values,), with one of `vpem.core.network.sums.DTYPES`; bytes in "meet" and "stop"."""
     decision: NDArray[np.float64] = NO_DECISION
     """Shape (n_decisions,): the network finds the minimum over all agents, entry by entry."""
     tag: bytes = b""

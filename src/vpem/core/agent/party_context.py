@@ -18,7 +18,7 @@ from vpem.core.buffer_pool import BufferPool
 from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Shape, Term
+from vpem.core.network.sums import Shape, Term
 from vpem.core.rows import Holders, Table, row_chunks, without_rows
 from vpem.core.script.context import Context, Distances, LogDensities, Offer
 from vpem.core.script.state import Array, Integers, Progress

@@ -12,7 +12,7 @@ from vpem.core.agent.meeting import Record
 from vpem.core.agent.message import Message
 from vpem.core.blocks.arrays import Arrays, Block
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import NO_MEMORY, SINGLE, Memory, Series, Shape
+from vpem.core.network.sums import NO_MEMORY, SINGLE, Memory, Series, Shape
 from vpem.core.script.state import Array, Model, Prediction, Progress
 
 NO_PIECES: Mapping[Position, Array] = {}

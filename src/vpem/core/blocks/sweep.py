@@ -22,7 +22,7 @@ from vpem.core.blocks.features import FeatureTally, parts_of_kmeans
 from vpem.core.blocks.overall import Overall
 from vpem.core.blocks.tiles import Collector, ColumnTally, Contributions, Numbers, Packed, Tile, columns_first
 from vpem.core.blocks.weights import lowest
-from vpem.core.network.summation import Shape, Term
+from vpem.core.network.sums import Shape, Term
 from vpem.core.rows import Rows, Table
 
 TILE_VALUES = 2**17

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.arrays import Block
 from vpem.core.blocks.density import CollapsedComponentError, Density
 from vpem.core.decisions.stopping import EQUAL
-from vpem.core.network.summation import Shape
+from vpem.core.network.sums import Shape
 
 Array = NDArray[np.float64]
 Point = tuple[Array, ...]

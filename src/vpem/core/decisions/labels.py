@@ -27,18 +27,8 @@ from vpem.core.network.packets import (
     unpack_bits,
 )
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import (
-    LABELS,
-    NO_MEMORY,
-    Array,
-    Memory,
-    Payload,
-    Place,
-    Round,
-    Shape,
-    Summation,
-    WrongMessageError,
-)
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import LABELS, NO_MEMORY, Array, Memory, Payload, Place, Round, Shape, WrongMessageError
 
 NOTHING: Bytes = np.empty(0, dtype=np.uint8)
 

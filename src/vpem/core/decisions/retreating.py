@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vpem.core.network.summation import MOST_RETREATS
+from vpem.core.network.sums import MOST_RETREATS
 
 LARGEST_FALL = 0.01
 """Largest fall of the log-likelihood per row that does not cause a rollback."""

@@ -14,20 +14,8 @@ from vpem.core.network.costs import find_sendings
 from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
 from vpem.core.network.steps import Plan, Run, Steps, one_by_one
-from vpem.core.network.summation import (
-    NO_MEMORY,
-    SINGLE,
-    Array,
-    Memory,
-    Place,
-    Series,
-    Shape,
-    Summation,
-    Term,
-    begin_sum,
-    greet,
-    lasting,
-)
+from vpem.core.network.summation import Summation, begin_sum, greet, lasting
+from vpem.core.network.sums import NO_MEMORY, SINGLE, Array, Memory, Place, Series, Shape, Term
 from vpem.core.network.traffic import Traffic, make_traffic
 
 NEGLIGIBLE = 1e-14

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vpem.core.network.coding import SCALE, compress, decompress, most_compressed
 from vpem.core.network.hubs import Position
 from vpem.core.network.memo import Memo
-from vpem.core.network.summation import Array, Place, Shape, WrongMessageError
+from vpem.core.network.sums import Array, Place, Shape, WrongMessageError
 
 SCALES = frozenset(range(-1100, 100))
 """Valid exponents of changes."""

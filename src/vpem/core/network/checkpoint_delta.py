@@ -13,7 +13,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from vpem.core.network.summation import NO_MEMORY, Memory, Summation, lasting
+from vpem.core.network.summation import Summation, lasting
+from vpem.core.network.sums import NO_MEMORY, Memory
 
 MOST_CHANGES = 32
 """Maximum number of sums whose changes an agent applies again after a rollback."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vpem.core import zstd
 from vpem.core.compiling import PRECISE, compiled
 from vpem.core.network.hubs import Position
-from vpem.core.network.summation import Place, WrongMessageError
+from vpem.core.network.sums import Place, WrongMessageError
 
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]

@@ -21,19 +21,8 @@ from vpem.core.network.graph import contraction, laplacian_weights, metropolis_w
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.rounds import flood_rounds, term_rounds
-from vpem.core.network.summation import (
-    NO_MEMORY,
-    SINGLE,
-    Array,
-    Lengths,
-    Memory,
-    Payload,
-    Place,
-    Round,
-    Series,
-    Shape,
-    Summation,
-)
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import NO_MEMORY, SINGLE, Array, Lengths, Memory, Payload, Place, Round, Series, Shape
 
 NEGLIGIBLE_ERROR = 1e-6
 """Error of a sum relative to the spread of the terms, for which rounds are planned if none are given."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.buffer_pool import NO_POOL, BufferPool
+from vpem.core.network.around import Around
 from vpem.core.network.changes import Parts, count_layers, most_coded, pack, parse, parse_tail, tail_of
 from vpem.core.network.coding import (
     add_decoded,
@@ -30,8 +31,8 @@ from vpem.core.network.coding import (
 from vpem.core.network.hubs import Position
 from vpem.core.network.memo import Arrays, Memo
 from vpem.core.network.parties import Network
-from vpem.core.network.star import Star
-from vpem.core.network.summation import (
+from vpem.core.network.summation import add_in_order
+from vpem.core.network.sums import (
     NO_MEMORY,
     SINGLE,
     Array,
@@ -39,14 +40,11 @@ from vpem.core.network.summation import (
     Memory,
     Payload,
     Place,
-    Round,
     Series,
     Shape,
-    Summation,
     Term,
-    add_in_order,
 )
-from vpem.core.network.tree import SpanningTree, Tree
+from vpem.core.network.tree import SpanningTree
 
 FIRST_WHOLE, FIRST_ERROR = 2, 0.5
 """Layers of codes that the first sum of EM has for all numbers, and the threshold of the other layers: a number is
@@ -61,7 +59,7 @@ PartsOf = Callable[[], Iterable[tuple[slice, Array | None]]]
 
 
 @dataclass(frozen=True)
-class Differences(Summation):
+class Differences(Around):
     """A star or a tree in which both ends of a link remember the last values, and send only quantized changes.
 
     The values are log-ratios: in each row, of each component to the leader of the last total. (Relative to one
@@ -81,52 +79,12 @@ class Differences(Summation):
         divided by the number of links. 0: only entries that cannot matter, and rounding errors, are not sent.
     """
 
-    around: Star | Tree
     silence: float = 0.1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.around, Star | Tree):
-            raise ValueError(
-                f"expected Star() or Tree() in Differences, got {self.around!r}; averages with real weights keep no "
-                "sums of what was sent"
-            )
+        self.check_around("with real weights keep no sums of what was sent")
         if not isinstance(self.silence, int | float) or not 0 <= self.silence < 1:
             raise ValueError(f"expected silence to be a number from 0 to less than 1, got {self.silence!r}")
-
-    @property
-    def has_server(self) -> bool:
-        """True for `Differences(Star())`."""
-        return self.around.has_server
-
-    @property
-    def is_common(self) -> bool:
-        """True: all agents have the same total."""
-        return True
-
-    @property
-    def is_lossy(self) -> bool:
-        """True: the likelihood of the sums is not that of the parameters."""
-        return True
-
-    def check(self, network: Network) -> None:
-        """Raise ValueError as `Star` and `Tree` do."""
-        self.around.check(network)
-
-    def error_factor(self, network: Network) -> float:  # noqa: ARG002 (on all networks)
-        """Return 0: the error shrinks with every sum."""
-        return 0.0
-
-    def schedule(
-        self,
-        network: Network,
-        position: Position,
-        *,
-        values: bool,
-        decision: bool,
-        audience: frozenset[Position] | None = None,
-    ) -> list[Round[Position]]:
-        """Rounds of `Star` or `Tree`."""
-        return self.around.schedule(network, position, values=values, decision=decision, audience=audience)
 
     def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (on all networks)
         """Bytes of variable length; the maximum is that of codes or of whole numbers, whichever is larger."""

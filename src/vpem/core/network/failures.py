@@ -78,7 +78,7 @@ class Failures:
         ----------
         network : Network
         count : int
-            Count of the sum; see `vpem.core.network.summation.Place`.
+            Count of the sum; see `vpem.core.network.sums.Place`.
         number : int
             Number of the round of averaging, from 0 on.
         """

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.hubs import HubNumber, Position
-from vpem.core.network.summation import WrongMessageError
+from vpem.core.network.sums import WrongMessageError
 
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]

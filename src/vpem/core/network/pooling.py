@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Round
+from vpem.core.network.sums import Round
 from vpem.core.network.traffic import FLOAT_BYTES, Sending, Traffic, make_traffic
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Round
+from vpem.core.network.sums import Round
 
 
 def flood_rounds(network: Network, position: Position, n_rounds: int) -> list[Round[Position]]:

@@ -16,17 +16,8 @@ from vpem.core.network.failures import Failures
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.rounds import flood_rounds, term_rounds
-from vpem.core.network.summation import (
-    NO_MEMORY,
-    Array,
-    Memory,
-    Payload,
-    Place,
-    Round,
-    Shape,
-    Summation,
-    WrongMessageError,
-)
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import NO_MEMORY, Array, Memory, Payload, Place, Round, Shape, WrongMessageError
 
 NEGLIGIBLE = 1e-10
 """Error of a sum relative to the spread of the terms, for which rounds are planned if none are given."""

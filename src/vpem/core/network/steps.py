@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from vpem.core.network.summation import NO_MEMORY, Memory, Place, Round, Shape, Summation, outgoing
+from vpem.core.network.summation import Summation, outgoing
+from vpem.core.network.sums import NO_MEMORY, Memory, Place, Round, Shape
 from vpem.core.network.traffic import FLOAT_BYTES, Sending
 
 

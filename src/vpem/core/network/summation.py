@@ -12,195 +12,36 @@ decision is exact after as many rounds as the diameter of the network; shorter s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.buffer_pool import NO_POOL, BufferPool
+from vpem.core.network.abilities import Keyed, Planned, Remembering, Staged
 from vpem.core.network.hubs import Position
-from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
-
-Array = NDArray[np.float64]
-Memory = Mapping[str, NDArray[Any]]
-"""Named arrays: plain values that can be saved at any moment."""
-
-NO_MEMORY: Memory = {}
-
-
-class SumKind(Enum):
-    """What a sum adds."""
-
-    SINGLE = ""
-    """A sum that belongs to no series."""
-    HOLDERS = "holders"
-    """Counts of the blocks that have each row: each adds 1 or 0."""
-    CLUSTER = "cluster"
-    """Squared distances of k-means."""
-    ITERATE = "iterate"
-    """Log-densities of EM: only differences within a row matter."""
+from vpem.core.network.sums import (
+    DTYPES,
+    MESSAGE_KINDS,
+    MOST_GREETING,
+    NO_MEMORY,
+    Array,
+    Memory,
+    Place,
+    Round,
+    Shape,
+    Term,
+)
 
 
-class Series(NamedTuple):
-    """Sequence of sums of one kind over the same rows within one start; false for a single sum."""
-
-    kind: SumKind = SumKind.SINGLE
-    batch: int = 0
-    """Number of the batch of rows."""
-
-    def __bool__(self) -> bool:
-        return self.kind is not SumKind.SINGLE
-
-    @property
-    def is_em(self) -> bool:
-        """True for sums of EM."""
-        return self.kind is SumKind.ITERATE
-
-
-SINGLE = Series()
-
-Who = TypeVar("Who", bound=int)
-"""Type of an agent's name: its position in the network, or its number in the study."""
-
-
-class Round(NamedTuple, Generic[Who]):
-    """One agent's part in one round."""
-
-    kind: str
-    """Kind of its messages: one of `MESSAGE_KINDS`."""
-    receivers: tuple[Who, ...]
-    senders: tuple[Who, ...]
-    """Senders, in the order of addition."""
-    values: bool
-    """True if messages carry values."""
-    decision: bool
-    """True if they carry a decision."""
-    spared: frozenset[Who] = frozenset()
-    """Receivers whose messages carry no values."""
-    may_miss: bool = False
-    """True if the round can end without lost messages; these carry values, and no decision."""
-
-
-class Shape(NamedTuple):
-    """Shape of a term: `width` numbers for each row, ordered by number and then by row, and some scalars."""
-
-    n_rows: int
-    width: int
-    n_scalars: int = 0
-
-    @property
-    def n_values(self) -> int:
-        """Length of a term."""
-        return self.n_rows * self.width + self.n_scalars
-
-    def by_row(self, values: Array) -> Array:
-        """Return the numbers of each row of a term or a sum, (n_rows, width)."""
-        return np.ascontiguousarray(values[: self.n_rows * self.width].reshape(self.width, self.n_rows).T)
-
-
-@dataclass(frozen=True, eq=False)
-class Term:
-    """Term of a root, computed on demand: whole, or some rows at a time."""
-
-    shape: Shape
-    parts: Callable[[], Iterator[tuple[slice, Array]]]
-    """Iterator over slices of rows and their numbers, (width, n_rows), valid until the next step."""
-    scalars: Array
-    """Numbers that belong to no row."""
-
-    def whole(self, pool: BufferPool = NO_POOL) -> Array:
-        """Compute all numbers, (n_values,)."""
-        return self.whole_in_parts(pool)[0]
-
-    def whole_in_parts(self, pool: BufferPool = NO_POOL) -> tuple[Array, NDArray[np.int64]]:
-        """Compute all numbers, and the row at which each part ends."""
-        n_rows, width, _ = self.shape
-        found, ends = pool.array(self.shape.n_values), []
-        found[n_rows * width :] = self.scalars
-        rows_of = found[: n_rows * width].reshape(width, n_rows)
-        for rows, numbers in self.parts():
-            rows_of[:, rows] = numbers
-            ends.append(rows.stop)
-        return found, np.array(ends, dtype=np.int64)
-
-
-class Payload(NamedTuple):
-    """Type and length of the values of a message."""
-
-    n_values: int
-    dtype: str = "f8"
-    """One of `DTYPES`."""
-    is_fixed: bool = True
-    """True if all messages have this length; otherwise it is the maximum."""
-
-
-class Lengths(NamedTuple):
-    """Expected bytes of the values of one message, before any is sent."""
-
-    fewest: int
-    usual: tuple[int, int]
-    """Range measured on real tables; the bounds where nothing was measured."""
-    most: int
-
-
-DTYPES = ("f8", "i8", "u1")
-"""Double precision, 64-bit integers, bytes."""
-
-
-@dataclass(frozen=True, eq=False)
-class Place:
-    """Position of an agent in a sum: everything that a summation may know besides the term."""
-
-    network: Network
-    position: Position
-    shape: Shape
-    series: Series = SINGLE
-    epoch: int = 0
-    number: int = 0
-    """Number of the sum, the same for all agents; it increases, also across epochs."""
-    greetings: Mapping[Position, bytes] = field(default_factory=dict)
-    """Greeting of each agent in the meeting, by position."""
-    secret: Any = None
-    """Secret of this agent, generated with its greeting."""
-    count: int = 0
-    """Number of earlier sums of the fit, or of the prediction. The same in both engines and in all epochs: unlike
-    `number`, it repeats when a sum is repeated after a loss."""
-    heard: bytes = b""
-    """Digest of all sums and decisions of the fit so far; the same for all agents."""
-    pool: BufferPool = NO_POOL
-    """Buffers for large arrays."""
-    memo: Memo = field(default_factory=Memo)
-    """Results that all agents of this process have in common."""
-
-
-MOST_RETREATS = 4
-"""Maximum number of rollbacks in one run; see `Summation.retreat`."""
-
-MOST_GREETING = 1024
-"""Maximum length of a greeting in bytes."""
-
-LABELS = "labels"
-MESSAGE_KINDS = ("terms", "sum", "flood", LABELS)
-"""Kinds of messages: a root's terms for its leaves, values to be added, a decision alone, labels of rows."""
-
-
-class WrongMessageError(ValueError):
-    """An invalid message or greeting, for which its sender is responsible."""
-
-    def __init__(self, sender: int, problem: str):
-        self.sender = sender
-        super().__init__(problem)
-
-
-class Summation(ABC):
+class Summation(Staged, Remembering, Keyed, Planned, ABC):
     """Base class of summations.
 
-    A subclass is a frozen dataclass that defines `schedule`, `begin`, `combine` and `end`. The state holds what is
-    needed between two calls, the carry what is needed between two sums of a series: dictionaries of arrays.
+    A subclass is a frozen dataclass that defines `schedule`, `begin` and `combine`, and often `check`, `matrix` and
+    `end`. Methods for stages, memory, keys and plans are inherited from `vpem.core.network.abilities`. The state has
+    what is needed between two calls, the carry what is needed between two sums of a series: dictionaries of arrays.
     """
 
     burst: ClassVar[int] = 1
@@ -224,41 +65,8 @@ class Summation(ABC):
         """
         return False
 
-    @property
-    def n_stages(self) -> int:
-        """Number of stages, which differ in their rounds; see `stage`."""
-        return 1
-
-    @property
-    def is_guarded(self) -> bool:
-        """True if a falling likelihood indicates that the carry is too far off; see `retreat`."""
-        return False
-
-    @property
-    def is_masked(self) -> bool:
-        """True if agents see nothing of a party's terms but the sums over all parties."""
-        return False
-
-    @property
-    def has_tags(self) -> bool:
-        """True if messages are authenticated; see `tag`."""
-        return False
-
-    def least_holders(self, network: Network) -> int:  # noqa: ARG002 (some depend on it)
-        """Number of blocks that must have a row for it to be added; 0 if holders are not counted."""
-        return 0
-
-    @property
-    def refuses_repeats(self) -> bool:
-        """True if rows must not be added again with other blocks than before; needs `least_holders`."""
-        return False
-
-    def check(self, network: Network) -> None:  # noqa: B027 (most networks will do)
+    def check(self, network: Network) -> None:
         """Raise ValueError if this network cannot add this way."""
-
-    def variants(self) -> list[Summation]:
-        """Return the summations of this class with the arguments that a plan compares."""
-        return [self]
 
     def error_factor(self, network: Network) -> float | None:
         """Error of a root's sum relative to the spread of the terms, known before any sum.
@@ -266,10 +74,6 @@ class Summation(ABC):
         0 if every root gets the exact sum; None if it is unknown.
         """
         return 0.0 if self.is_common and self.matrix(network) is not None else None
-
-    def rounds_needed(self, network: Network, tolerance: float) -> int | None:  # noqa: ARG002 (for others to use)
-        """Rounds after which the error factor would be at most `tolerance`; None if rounds do not change it."""
-        return None
 
     @abstractmethod
     def schedule(
@@ -294,70 +98,6 @@ class Summation(ABC):
         audience : frozenset of int, optional
             The agents that need the sum; None: all.
         """
-
-    def stage(self, shape: Shape, series: Series, carry: Memory) -> int:  # noqa: ARG002 (for others to use)
-        """Stage of the next sum, where rounds depend on the carry; the same number for all agents."""
-        return 0
-
-    def later_stage(self, shape: Shape, series: Series) -> int:
-        """Stage of the later sums of a series, without rollbacks; for plans."""
-        return self.stage(shape, series, NO_MEMORY)
-
-    def schedule_in(
-        self,
-        stage: int,  # noqa: ARG002 (likewise)
-        network: Network,
-        position: Position,
-        *,
-        values: bool,
-        decision: bool,
-        audience: frozenset[Position] | None = None,
-    ) -> Sequence[Round[Position]]:
-        """Rounds of one agent in a stage; stage 0 has those of `schedule`."""
-        return self.schedule(network, position, values=values, decision=decision, audience=audience)
-
-    def retreat(self, carry: Memory) -> Memory:  # noqa: ARG002 (likewise)
-        """Return the carry after a rollback to earlier parameters."""
-        return NO_MEMORY
-
-    def greet(self) -> tuple[bytes, Any]:
-        """Return the greeting of an agent, such as a public key, and its secret.
-
-        Called once per epoch. The secret is never saved: a restored agent has none until the next epoch.
-        """
-        return b"", None
-
-    def pack_secret(self, secret: Any) -> bytes:  # noqa: ARG002 (of those that have one)
-        """Encode the secret of `greet`, for an agent that continues at once in another process of its own."""
-        return b""
-
-    def unpack_secret(self, content: bytes) -> Any:  # noqa: ARG002 (likewise)
-        """Inverse of `pack_secret`."""
-        return None
-
-    def tag(self, place: Place, peer: Position, parts: Sequence[bytes | memoryview]) -> bytes:  # noqa: ARG002
-        """Authentication tag of a message on the link with a peer, at most 16 bytes, the same at both ends.
-
-        Raises
-        ------
-        WrongMessageError
-            If the peer's greeting is invalid.
-        """
-        return b""
-
-    def payload(self, network: Network | None, shape: Shape) -> Payload:  # noqa: ARG002 (some depend on it)
-        """Type and length of messages, known to a receiver before it allocates memory.
-
-        Without a network, which is unknown until all have met: the maximum.
-        """
-        return Payload(shape.n_values)
-
-    def lengths(self, network: Network, shape: Shape, series: Series = SINGLE, stage: int = 0) -> Lengths:  # noqa: ARG002
-        """Average length of the messages of a sum, for plans."""
-        payload = self.payload(network, shape)
-        most = payload.n_values * np.dtype(payload.dtype).itemsize
-        fewest = most if payload.is_fixed else 0
-        return Lengths(fewest, (fewest, most), most)
 
     def carried_bytes(self, network: Network, position: Position, shape: Shape) -> int | None:  # noqa: ARG002 (likewise)
         """Bytes that an agent keeps between two sums of EM, for plans; None if unknown."""
@@ -405,25 +145,6 @@ class Summation(ABC):
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:  # noqa: ARG002 (likewise)
         """Return the sum, (n_values,), and the carry for the next sum of the series."""
         return state["values"], NO_MEMORY
-
-    def blur(self, carry: Memory) -> float:  # noqa: ARG002 (likewise)
-        """Bound on the rounding of the log-ratios in the last sums of a series; the same number for all agents.
-
-        EM has not converged while rounding can hide a change of `tol`.
-        """
-        return 0.0
-
-    def told(self, state: Memory, values: Array) -> bytes:  # noqa: ARG002 (likewise)
-        """Content of a sum on which later masks depend."""
-        return values.tobytes()
-
-    def changes(self, state: Memory) -> Memory:  # noqa: ARG002 (likewise)
-        """Changes of the carry by a finished sum, for `redo`; nothing if they are not small."""
-        return NO_MEMORY
-
-    def redo(self, carry: Memory, changes: Memory) -> Memory:  # noqa: ARG002 (likewise)
-        """Return the carry after a sum, to the bit, from the carry before it and its changes."""
-        return carry
 
     def matrix(self, network: Network) -> Array | None:  # noqa: ARG002 (likewise)
         """Linear combination of the hubs' terms that each root gets, (n_roots, n_hubs).

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from vpem.core.network.graph import hop_distances
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import Array, Memory, Place, Round, Summation, add_in_order
+from vpem.core.network.summation import Summation, add_in_order
+from vpem.core.network.sums import Array, Memory, Place, Round
 
 
 class SpanningTree(NamedTuple):

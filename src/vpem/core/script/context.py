@@ -22,7 +22,8 @@ from vpem.core.decisions.labels import Labels
 from vpem.core.decisions.local import Run, draw_seed
 from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import SINGLE, Series, Shape, Summation
+from vpem.core.network.summation import Summation
+from vpem.core.network.sums import SINGLE, Series, Shape
 from vpem.core.rows import Table
 from vpem.core.script.state import Array, Integers, Parameters, Progress
 from vpem.core.settings import Agreement, Settings

@@ -21,7 +21,7 @@ from vpem.core.decisions.passes import begin_pass
 from vpem.core.decisions.repair import RepairQueue, make_cases, repair_weights
 from vpem.core.decisions.retreating import ITERATIONS_BACK, must_retreat
 from vpem.core.decisions.stopping import RECENT, comparable_bound, has_converged, is_better, is_sharp, n_small_changes
-from vpem.core.network.summation import Series, Shape, SumKind
+from vpem.core.network.sums import Series, Shape, SumKind
 from vpem.core.rows import row_chunks, sampled_rows
 from vpem.core.script.context import Context, LogDensities, Offer, Outcome, StudyError, row_numbers
 from vpem.core.script.state import FORGET, ROLL_BACK, Array, Integers, Model, Parameters, Prediction, Progress, Run

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.decisions.initial import shared_generator
-from vpem.core.network.summation import Series, Shape, SumKind
+from vpem.core.network.sums import Series, Shape, SumKind
 from vpem.core.rows import Table, row_chunks, rows_held
 from vpem.core.script.context import Context, Offer, Outcome, StudyError
 from vpem.core.script.state import Integers, Prediction, Progress

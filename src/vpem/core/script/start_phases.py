@@ -22,7 +22,7 @@ from vpem.core.decisions.initial import (
 from vpem.core.decisions.local import describe_rows
 from vpem.core.decisions.starts import start_from_labels, start_from_seed
 from vpem.core.network.packets import encode_packet
-from vpem.core.network.summation import Series, Shape, SumKind
+from vpem.core.network.sums import Series, Shape, SumKind
 from vpem.core.script.context import Context, Distances, Offer, Outcome, StudyError, label_exchange, row_numbers
 from vpem.core.script.em_phases import begin_run
 from vpem.core.script.state import FORGET, Array, Clustering, Integers, Progress, pack_generator, unpack_generator

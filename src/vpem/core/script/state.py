@@ -20,7 +20,7 @@ from vpem.core.decisions.acceleration import Cycle
 from vpem.core.decisions.passes import BatchPass
 from vpem.core.decisions.repair import Case, RepairQueue
 from vpem.core.network.checkpoint_delta import Carried
-from vpem.core.network.summation import Series
+from vpem.core.network.sums import Series
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -38,17 +38,8 @@ from vpem.core.network.compressed_consensus.copies import LEADER, find_codes, mi
 from vpem.core.network.hubs import Position
 from vpem.core.network.memo import Arrays, Memo
 from vpem.core.network.parties import Network
-from vpem.core.network.summation import (
-    MOST_RETREATS,
-    Array,
-    Lengths,
-    Memory,
-    Place,
-    Series,
-    Shape,
-    WrongMessageError,
-    add_in_order,
-)
+from vpem.core.network.summation import add_in_order
+from vpem.core.network.sums import MOST_RETREATS, Array, Lengths, Memory, Place, Series, Shape, WrongMessageError
 
 ALONE, FIRST, NEXT = 1e-8, 1e-4, 0.5
 """Error factors for rounds with momentum, times the number of agents: for a single sum, as in predictions; for the
