@@ -195,6 +195,14 @@ def test_the_rule_notices_impurity(code):
     assert impurities(code)
 
 
+def test_compressed_consensus_is_imported_by_consensus_alone():
+    folder = "vpem.core.network.compressed_consensus"
+    users = {
+        path for path in FILES if any(one.startswith(folder) for one in imported_modules(ast.parse(path.read_text())))
+    }
+    assert {path.name for path in users if path.parent.name != "compressed_consensus"} == {"consensus.py"}
+
+
 def test_the_rule_allows_what_is_allowed():
     assert not impurities("import numpy as np\nfrom scipy import linalg\nfrom vpem.core.network.hubs import Hub")
     assert not forbidden_imports("estimators", "from vpem.core.blocks.arrays import Block")

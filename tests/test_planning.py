@@ -7,9 +7,8 @@ from sklearn.datasets import load_breast_cancer
 import vpem
 from vpem import Consensus, Differences, Failures, RunningSums, Star, Tree, VerticalGaussianMixture
 from vpem.core.network.adders import MessageAdder
-from vpem.core.network.costs import find_sendings
 from vpem.core.network.sums import Payload, Series, Shape, SumKind
-from vpem.core.network.traffic import OVERHEAD_BYTES
+from vpem.core.network.traffic import OVERHEAD_BYTES, find_sendings
 from vpem.core.script import start_phases
 from vpem.datasets import make_vertical_blobs, random_geometric_graph
 from vpem.planning import (

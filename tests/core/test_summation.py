@@ -11,10 +11,10 @@ from vpem.core.network.adders import flood_traffic, linear_adder, sum_traffic
 from vpem.core.network.consensus import Consensus
 from vpem.core.network.graph import contraction
 from vpem.core.network.parties import make_network
-from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.rounds import can_have_sent
 from vpem.core.network.star import Star
 from vpem.core.network.sums import Shape
+from vpem.core.network.traffic import pooling_traffic
 
 TERM = Shape(4, 3)
 """Of 96 bytes."""

@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from oracles import make_settings, relative_error
 from vpem import CollapsedComponentError, Consensus, Star, VerticalGaussianMixture
 from vpem.core.agent.meeting import meeting_traffic
-from vpem.core.network.pooling import pooling_traffic
+from vpem.core.network.traffic import pooling_traffic
 from vpem.core.settings import Agreement
 from vpem.estimators import checks
 from vpem.estimators.precisions import covariances_from_precisions

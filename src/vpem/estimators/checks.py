@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from vpem.core.blocks.kernels import count_larger
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
-from vpem.core.network.default import default_summation
+from vpem.core.network.around import default_summation
 from vpem.core.network.parties import Network, assign_columns, make_network
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks

@@ -18,9 +18,8 @@ from vpem.core.blocks.overall import look_again
 from vpem.core.blocks.packed import warm_up
 from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
-from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import Summation
-from vpem.core.network.traffic import Traffic
+from vpem.core.network.traffic import Traffic, pooling_traffic
 from vpem.core.rows import Table, without_rows
 from vpem.core.settings import ACCELERATIONS, STARTS, Agreement, Settings
 from vpem.estimators import checks, judging

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.network.around import default_summation
 from vpem.core.network.consensus import Consensus
-from vpem.core.network.default import default_summation
 from vpem.core.network.graph import contraction, metropolis_weights
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation

@@ -17,14 +17,12 @@ import numpy as np
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.decisions.labels import Labels, packets_of
-from vpem.core.network.costs import Sendings, find_sendings
-from vpem.core.network.default import default_summation
+from vpem.core.network.around import default_summation
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network
-from vpem.core.network.pooling import pooling_traffic
 from vpem.core.network.summation import Summation
 from vpem.core.network.sums import NO_MEMORY, SINGLE, Lengths, Series, Shape
-from vpem.core.network.traffic import Traffic
+from vpem.core.network.traffic import Sendings, Traffic, find_sendings, pooling_traffic
 from vpem.core.script.context import Context
 from vpem.core.script.phases import DONE, PHASES, settle
 from vpem.core.script.state import KEEP, Array, Progress

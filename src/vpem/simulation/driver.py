@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from vpem.core.blocks.sweep import Disagreement, Sums
 from vpem.core.blocks.tiles import Numbers
 from vpem.core.decisions.local import Run
 from vpem.core.network.parties import Network
-from vpem.core.network.pooling import pooling_traffic
+from vpem.core.network.traffic import pooling_traffic
 from vpem.core.rows import Holders, Table, without_rows
 from vpem.core.script.context import (
     Context,
@@ -28,9 +29,31 @@ from vpem.core.settings import Agreement
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Problem
 from vpem.simulation.sweep import Halves, RowSum, Sum, distances_seen_first, em_halves, kmeans_halves
-from vpem.simulation.watching import Watch
 
 NO_DECISION: Array = np.empty(0)
+
+
+class Watch(Protocol):
+    """Observer of starts and iterations, which may stop the fit."""
+
+    @property
+    def stopped(self) -> bool:
+        """True if the fit must stop with the best run so far."""
+
+    def note(self, text: str) -> None:
+        """Receive a line about the whole fit."""
+
+    def start(self, number: int) -> None:
+        """Receive the beginning of a run."""
+
+    def iteration(self, number: int, lower_bound: float) -> bool:
+        """Receive the end of an iteration and its log-likelihood per row; return True to stop the fit."""
+
+    def end(self, converged: bool, n_iter: int, n_repairs: int) -> None:
+        """Receive the end of a run."""
+
+    def fail(self, reason: str) -> None:
+        """Receive the failure of a run."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -19,9 +19,8 @@ from vpem.core.script.start_phases import begin_clusters
 from vpem.core.script.state import Clustering, Model, Parameters, Progress
 from vpem.core.settings import Agreement, Settings
 from vpem.simulation.channel import Channel
-from vpem.simulation.driver import Driver, simulated_context
+from vpem.simulation.driver import Driver, Watch, simulated_context
 from vpem.simulation.model import Mixture, MixtureFit, Problem
-from vpem.simulation.watching import Watch
 
 Array = NDArray[np.float64]
 

@@ -22,10 +22,10 @@ from vpem.core.decisions.starts import Given
 from vpem.core.network.hubs import Position
 from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
-from vpem.core.network.pooling import column_rounds
 from vpem.core.network.rounds import can_have_sent
 from vpem.core.network.summation import Summation, greet
-from vpem.core.network.sums import Payload, Place, Round
+from vpem.core.network.sums import Audience, Payload, Place, Round
+from vpem.core.network.traffic import column_rounds
 from vpem.core.rows import Table, row_chunks
 from vpem.core.script.context import label_exchange
 from vpem.core.script.phases import AFTER_DONE, BY_SUMMATION, DONE, PHASES
@@ -312,7 +312,7 @@ class Identity:
         kind: str,
         has_decision: bool,
         stage: int = 0,
-        audience: frozenset[Position] | None = None,
+        audience: Audience = None,
     ) -> Sequence[Round[Position]]:
         """Return an agent's rounds of one kind of exchange, with peers given by position."""
         if kind == "columns":

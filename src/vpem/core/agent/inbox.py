@@ -21,8 +21,8 @@ from vpem.core.agent.message import (
 )
 from vpem.core.agent.progress import AgentState
 from vpem.core.decisions.initial import n_candidates
-from vpem.core.network.pooling import n_columns_sent
 from vpem.core.network.sums import LABELS, Payload, Round, Shape
+from vpem.core.network.traffic import n_columns_sent
 from vpem.core.script.context import label_exchange
 
 TEXTS = ("meet", "stop")

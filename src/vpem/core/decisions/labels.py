@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.decisions.cells import NO_LABEL, label_rows
-from vpem.core.network.default import default_summation
+from vpem.core.network.around import default_summation
 from vpem.core.network.hubs import HubNumber, Position
 from vpem.core.network.packets import (
     Bytes,
@@ -28,7 +28,17 @@ from vpem.core.network.packets import (
 )
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
-from vpem.core.network.sums import LABELS, NO_MEMORY, Array, Memory, Payload, Place, Round, Shape, WrongMessageError
+from vpem.core.network.sums import (
+    LABELS,
+    NO_MEMORY,
+    Array,
+    Memory,
+    Payload,
+    Place,
+    Round,
+    Shape,
+    WrongMessageError,
+)
 
 NOTHING: Bytes = np.empty(0, dtype=np.uint8)
 

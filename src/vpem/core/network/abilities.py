@@ -13,6 +13,7 @@ from vpem.core.network.sums import (
     NO_MEMORY,
     SINGLE,
     Array,
+    Audience,
     Lengths,
     Memory,
     Payload,
@@ -47,7 +48,7 @@ class Staged:
         *,
         values: bool,
         decision: bool,
-        audience: frozenset[Position] | None = None,
+        audience: Audience = None,
     ) -> Sequence[Round[Position]]:
         """Rounds of one agent in a stage; stage 0 has those of `schedule`."""
         found: Sequence[Round[Position]] = self.schedule(

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.buffer_pool import NO_POOL, BufferPool
-from vpem.core.network.costs import find_sendings
 from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
 from vpem.core.network.steps import Plan, Run, Steps, one_by_one
 from vpem.core.network.summation import Summation, begin_sum, greet, lasting
 from vpem.core.network.sums import NO_MEMORY, SINGLE, Array, Memory, Place, Series, Shape, Term
-from vpem.core.network.traffic import Traffic, make_traffic
+from vpem.core.network.traffic import Traffic, find_sendings, make_traffic
 
 NEGLIGIBLE = 1e-14
 """Size of a mode, per hub, below which it changes a sum by less than the rounding of its terms."""

@@ -1,4 +1,4 @@
-"""Sums that take the way of a star or a tree with other messages, and become exact as EM converges."""
+"""Sums that go around a star or a tree with other messages, and the choice between the two."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.star import Star
 from vpem.core.network.summation import Summation
-from vpem.core.network.sums import Round
+from vpem.core.network.sums import Audience, Round
 from vpem.core.network.tree import Tree
 
 
 @dataclass(frozen=True)
 class Around(Summation):
-    """Base class of `Differences` and `Masked`."""
+    """Base class of `Differences` and `Masked`, which become exact as EM converges."""
 
     around: Star | Tree
 
@@ -49,13 +49,12 @@ class Around(Summation):
         return 0.0
 
     def schedule(
-        self,
-        network: Network,
-        position: Position,
-        *,
-        values: bool,
-        decision: bool,
-        audience: frozenset[Position] | None = None,
+        self, network: Network, position: Position, *, values: bool, decision: bool, audience: Audience = None
     ) -> list[Round[Position]]:
         """Rounds of `Star` or `Tree`."""
         return self.around.schedule(network, position, values=values, decision=decision, audience=audience)
+
+
+def default_summation(network: Network) -> Star | Tree:
+    """Return the exact sum: by the server on a star, by a spanning tree on other graphs."""
+    return Star() if network.is_star else Tree()

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
-from vpem.core.network.averages import check_links, combinations, share
 from vpem.core.network.coding import whole_numbers
 from vpem.core.network.compressed_consensus import tracking
 from vpem.core.network.compressed_consensus.chebyshev import Averaging
@@ -20,9 +19,21 @@ from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.rounds import flood_rounds, term_rounds
+from vpem.core.network.rounds import check_links, combinations, flood_rounds, share, term_rounds
 from vpem.core.network.summation import Summation
-from vpem.core.network.sums import NO_MEMORY, SINGLE, Array, Lengths, Memory, Payload, Place, Round, Series, Shape
+from vpem.core.network.sums import (
+    NO_MEMORY,
+    SINGLE,
+    Array,
+    Audience,
+    Lengths,
+    Memory,
+    Payload,
+    Place,
+    Round,
+    Series,
+    Shape,
+)
 
 NEGLIGIBLE_ERROR = 1e-6
 """Error of a sum relative to the spread of the terms, for which rounds are planned if none are given."""
@@ -222,13 +233,7 @@ class Consensus(Summation):
         return {"retreats": tracking.retreats_of(carry) + 1}
 
     def schedule(
-        self,
-        network: Network,
-        position: Position,
-        *,
-        values: bool,
-        decision: bool,
-        audience: frozenset[Position] | None = None,
+        self, network: Network, position: Position, *, values: bool, decision: bool, audience: Audience = None
     ) -> list[Round[Position]]:
         """Send terms down the hub's tree, average, then flood the decision in the additional rounds that it needs."""
         return self.schedule_in(0, network, position, values=values, decision=decision, audience=audience)
@@ -241,7 +246,7 @@ class Consensus(Summation):
         *,
         values: bool,
         decision: bool,
-        audience: frozenset[Position] | None = None,  # noqa: ARG002 (who takes part sees the sum)
+        audience: Audience = None,  # noqa: ARG002 (who takes part sees the sum)
     ) -> list[Round[Position]]:
         """Rounds of one agent in a stage; see `schedule`."""
         neighbours = network.neighbours[position]

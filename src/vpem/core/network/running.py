@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.averages import check_links, combinations, share
 from vpem.core.network.failures import Failures
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
-from vpem.core.network.rounds import flood_rounds, term_rounds
+from vpem.core.network.rounds import check_links, combinations, flood_rounds, share, term_rounds
 from vpem.core.network.summation import Summation
-from vpem.core.network.sums import NO_MEMORY, Array, Memory, Payload, Place, Round, Shape, WrongMessageError
+from vpem.core.network.sums import NO_MEMORY, Array, Audience, Memory, Payload, Place, Round, Shape, WrongMessageError
 
 NEGLIGIBLE = 1e-10
 """Error of a sum relative to the spread of the terms, for which rounds are planned if none are given."""
@@ -164,7 +163,7 @@ class RunningSums(Summation):
         *,
         values: bool,
         decision: bool,
-        audience: frozenset[Position] | None = None,  # noqa: ARG002 (who takes part sees the sum)
+        audience: Audience = None,  # noqa: ARG002 (who takes part sees the sum)
     ) -> list[Round[Position]]:
         """Send terms down the hub's tree, then average; only the last round and the decision need all messages.
 

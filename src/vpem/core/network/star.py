@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation, add_in_order
-from vpem.core.network.sums import Array, Memory, Place, Round
+from vpem.core.network.sums import Array, Audience, Memory, Place, Round
 from vpem.core.network.tree import SpanningTree
 
 
@@ -44,13 +44,7 @@ class Star(Summation):
             )
 
     def schedule(
-        self,
-        network: Network,
-        position: Position,
-        *,
-        values: bool,
-        decision: bool,
-        audience: frozenset[Position] | None = None,
+        self, network: Network, position: Position, *, values: bool, decision: bool, audience: Audience = None
     ) -> list[Round[Position]]:
         """Send terms to the server, and the sum back to the parties."""
         kind, server, parties = "sum" if values else "flood", network.server, network.positions[:-1]

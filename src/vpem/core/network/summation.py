@@ -28,6 +28,7 @@ from vpem.core.network.sums import (
     MOST_GREETING,
     NO_MEMORY,
     Array,
+    Audience,
     Memory,
     Place,
     Round,
@@ -77,13 +78,7 @@ class Summation(Staged, Remembering, Keyed, Planned, ABC):
 
     @abstractmethod
     def schedule(
-        self,
-        network: Network,
-        position: Position,
-        *,
-        values: bool,
-        decision: bool,
-        audience: frozenset[Position] | None = None,
+        self, network: Network, position: Position, *, values: bool, decision: bool, audience: Audience = None
     ) -> Sequence[Round[Position]]:
         """Rounds of one agent in a sum, a decision or both; all agents have the same number.
 

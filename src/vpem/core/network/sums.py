@@ -21,6 +21,9 @@ Memory = Mapping[str, NDArray[Any]]
 
 NO_MEMORY: Memory = {}
 
+Audience = frozenset[Position] | None
+"""The agents that need a sum; None: all."""
+
 
 class SumKind(Enum):
     """What a sum adds."""

@@ -13,7 +13,7 @@ from vpem.core.network.graph import hop_distances
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation, add_in_order
-from vpem.core.network.sums import Array, Memory, Place, Round
+from vpem.core.network.sums import Array, Audience, Memory, Place, Round
 
 
 class SpanningTree(NamedTuple):
@@ -54,7 +54,7 @@ class Tree(Summation):
         *,
         values: bool,
         decision: bool,
-        audience: frozenset[Position] | None = None,  # noqa: ARG002 (the sum passes through all)
+        audience: Audience = None,  # noqa: ARG002 (the sum passes through all)
     ) -> list[Round[Position]]:
         """Send terms up, one level in each round, and the sum down; a decision takes the same rounds."""
         tree = self.tree(network)
