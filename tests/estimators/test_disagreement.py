@@ -34,7 +34,8 @@ def test_it_is_what_agents_have_in_their_last_sums(summation, arguments):
     X = overlapping(6)[::10]
     agents, network = make_study(nx.path_graph(6), X, summation=summation, **arguments)
     agreement = agents[0].identity.agreement
-    simulated = simulate(X, network, agreement, [Given()] * 6, Progress(0, None))
+    problem = make_problem(X, network, summation, agreement.settings.density)
+    simulated = simulate(problem, agreement, [Given()] * 6, Progress(0, None))
     real = run(agents).agents
     largest, mean, split = compare([real[hub.root].model.responsibilities for hub in network.hubs])
     assert largest > 1e-4, "so that there is something to report"

@@ -220,8 +220,7 @@ class FittingMixture(FittedMixture):
             with progress.waiting("compiling the inner loops, which are kept for the next time,"):
                 compile_once()
             before = units.fit(self._last_fit(), network, back=False) if goes_on else None
-            everything = {"overall": problem.overall, "before": before}
-            result = simulated.fit(table, network, agreement, given, progress, **everything)  # type: ignore[arg-type]
+            result = simulated.fit(problem, agreement, given, progress, before)
         if holders is not None and holders.n_left_out:  # certificate and verdict use only the rows of the fit
             problem = make_problem(without_rows(table, holders), network, summation, settings.density)
         is_start_found = not goes_on and agreement.init_params != "given"
