@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from vpem.core.network.star import Star
     from vpem.core.network.traffic import Traffic
     from vpem.core.network.tree import Tree
-    from vpem.estimators.coding import UnseenWarning
     from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans
     from vpem.estimators.gaussian import VerticalGaussianMixture
     from vpem.estimators.kmeans import VerticalKMeans
     from vpem.estimators.mixture import VerticalMixture
+    from vpem.model.category_codes import UnseenWarning
     from vpem.model_format import ModelFileError
     from vpem.models import load, save
     from vpem.privacy.masks import Masked
@@ -83,7 +83,7 @@ _HOMES = {
     "Finding": "vpem.verdict",
     "FitWarning": "vpem.verdict",
     "FitConvergenceWarning": "vpem.verdict",
-    "UnseenWarning": "vpem.estimators.coding",
+    "UnseenWarning": "vpem.model.category_codes",
 }
 _MODULES = (
     "agents",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.counts import MOST_VALUES
 from vpem.core.blocks.structure import parse_family
 from vpem.core.rows import Table, row_chunks
-from vpem.estimators.coding import Coding, number_name
+from vpem.model.category_codes import Coding, number_name
 
 Array = NDArray[np.float64]
 

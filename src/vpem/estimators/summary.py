@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from vpem.meaning import as_bytes, as_count, short_number
-from vpem.verdict import colour
+from vpem.model.fitted import Fitted
+from vpem.overlap import RowSummary
+from vpem.verdict import Finding, colour
 
 MOST_COMPONENTS = 12
 TOP_COLUMNS = 3
@@ -16,32 +19,31 @@ STYLE = "border-collapse:collapse;margin:.4em 0"
 CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0;border:0;background:none"
 
 
-def model_html(model: Any) -> str:
+def model_html(fitted: Fitted, name: str) -> str:
     """Return an HTML summary of a fitted mixture: outcome of the fit, and distinctive columns of each component.
 
     The summary contains no data rows and no scripts. It uses the colours of the notebook.
     """
-    found = model._profile()
-    nats = [one.nats for one in model._column_information()]
-    names = [escape(name) for name in model._column_names()]
+    found, nats = fitted.profile, [one.nats for one in fitted.column_information]
+    names = [escape(column) for column in fitted.column_names]
     lines = {
         "model": f"{as_count(len(found.shares), 'component')}, {as_count(len(names), 'column')}, "
-        f"{as_count(len(model.partition_), 'party', 'parties')}",
-        **_rows(model),
-        "fit": _fit(model),
-        "traffic": f"{as_bytes(model.traffic_.bytes)} in {as_count(model.traffic_.messages, 'message')}, if "
+        f"{as_count(len(fitted.partition), 'party', 'parties')}",
+        **_rows(fitted.rows),
+        "fit": _fit(fitted),
+        "traffic": f"{as_bytes(fitted.traffic.bytes)} in {as_count(fitted.traffic.messages, 'message')}, if "
         "this were a real network",
     }
-    if hasattr(model, "certificate_"):
-        lines["verdict"] = _verdict(model)
+    if fitted.certificate is not None:
+        lines["verdict"] = _verdict(fitted.judgement.findings)
     if len(found.shares) > 1:
         best = sorted(range(len(names)), key=lambda column: -nats[column])[:5]
         lines["most informative"] = ", ".join(f"{names[c]} ({nats[c]:.2f} nats)" for c in best)
-    title = f"<b>{escape(type(model).__name__)}</b>"
+    title = f"<b>{escape(name)}</b>"
     head = "".join(
-        f'<tr><th style="{CELL}">{name}</th><td style="{CELL}">{text}</td></tr>' for name, text in lines.items()
+        f'<tr><th style="{CELL}">{line}</th><td style="{CELL}">{text}</td></tr>' for line, text in lines.items()
     )
-    labels = model._coding.labels
+    labels = fitted.coding.labels
     body = "".join(_component(k, found, names, labels) for k in range(min(len(found.shares), MOST_COMPONENTS)))
     left = len(found.shares) - MOST_COMPONENTS
     if left > 0:
@@ -53,25 +55,24 @@ def model_html(model: Any) -> str:
     return f'<div class="vpem-model">{title}{tables}</div>'
 
 
-def _rows(model: Any) -> dict[str, str]:
-    rows = getattr(model, "rows_", None)
+def _rows(rows: RowSummary | None) -> dict[str, str]:
     return {} if rows is None else {"rows": escape(rows.describe()), "gaps": escape(rows.describe_gaps())}
 
 
-def _fit(model: Any) -> str:
-    end = "converged" if model.converged_ else "<b>did not converge</b>"
-    value = getattr(model, "log_likelihood_", model.lower_bound_)
+def _fit(fitted: Fitted) -> str:
+    end = "converged" if fitted.converged else "<b>did not converge</b>"
+    value = fitted.lower_bound if fitted.log_likelihood is None else fitted.log_likelihood
     bound = f", log-likelihood {value:.4f} per row" if math.isfinite(value) else ""
-    return f"{end} after {as_count(model.n_iter_, 'iteration')}{bound}"
+    return f"{end} after {as_count(fitted.n_iter, 'iteration')}{bound}"
 
 
-def _verdict(model: Any) -> str:
+def _verdict(findings: Sequence[Finding]) -> str:
     """Return the colour, then one line for each finding."""
-    findings = [
+    lines = [
         f"{one.severity}: {escape(one.sentence)}" + (f" Try: {escape(one.remedy)}." if one.remedy else "")
-        for one in model.verdict_
+        for one in findings
     ]
-    return f"<b>{colour(model.verdict_)}</b>" + "".join(f"<div>{text}</div>" for text in findings)
+    return f"<b>{colour(findings)}</b>" + "".join(f"<div>{text}</div>" for text in lines)
 
 
 def _component(k: int, found: Any, names: list[str], labels: Any) -> str:

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.rows import Table
+from vpem.meaning import Certainty
+from vpem.model.fitted import Fitted
 from vpem.report import cards, clusters
 from vpem.report.bins import SMALLEST_COUNT
 from vpem.report.features import features_card
@@ -99,41 +101,79 @@ def make_report(
     feature_names : sequence of str, optional
         By default the names of the fit, or else the columns' numbers.
     """
-    if getattr(model, "_has_families", False) and hasattr(model, "weights_"):
-        coded = model._read(X)  # for the features; for labels, the model encodes X itself
-        return fill_sheet("page.html", SCRIPTS, title, describe(model, coded, title, feature_names, X, wording))
-    table = _check(model, X)
-    return fill_sheet("page.html", SCRIPTS, title, describe(model, table, title, feature_names, wording=wording))
+    return _fill(title, describe(model, X, title, feature_names, wording))
 
 
 def describe(
-    model: Any,
+    model: Any, X: Any, title: str, feature_names: Sequence[str] | None = None, wording: Wording = in_python
+) -> dict[str, Any]:
+    """Return the content of the page of `make_report` as plain values."""
+    found = getattr(model, "fitted_", None)
+    if found is not None and found.families is not None:
+        coded = model.read(X)  # for the features; for labels, the model encodes X itself
+        return contents(found, coded, model.certainty(X), title, feature_names, wording)
+    table = _check(model, X)
+    assert found is not None, "checked"
+    return contents(found, table, model.certainty(table), title, feature_names, wording)
+
+
+def write_page(
+    fitted: Fitted,
     table: Table,
+    certainty: Certainty,
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    wording: Wording,
+    others: Sequence[str] = (),
+) -> None:
+    """Write the page of a fit whose rows' labels need not follow from it alone; see `contents`."""
+    write_sheet(_fill(title, contents(fitted, table, certainty, title, None, wording, others)), path)
+
+
+def _fill(title: str, content: dict[str, Any]) -> str:
+    return fill_sheet("page.html", SCRIPTS, title, content)
+
+
+def contents(
+    fitted: Fitted,
+    table: Table,
+    certainty: Certainty,
     title: str,
     feature_names: Sequence[str] | None,
-    source: Any = None,
-    wording: Wording = in_python,
+    wording: Wording,
+    others: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the content of all cards as plain values, in the order of the page.
 
-    With families, `table` has codes of categories, and `source` is the user's table.
+    Parameters
+    ----------
+    fitted : Fitted
+    table : Table of shape (n_samples, n_features)
+        Rows of the fit, with its codes of categories.
+    certainty : Certainty
+        Certainty of the rows' labels.
+    title, feature_names, wording :
+        As for `make_report`.
+    others : sequence of str
+        The other parties, for one party's part of a study; the page then omits facts that it cannot know.
     """
-    agents, shown = cards.all_agents(model), clusters.without_small(model, len(table))
+    agents, shown = cards.all_agents(fitted), clusters.without_small(fitted, len(table))
     return {
         "smallest": SMALLEST_COUNT,
-        **cards.verdict_card(model, wording),
-        **cards.facts_card(model, len(table), title),
-        **cards.weights_card(model),
+        **cards.verdict_card(fitted, wording),
+        **cards.facts_card(fitted, len(table), title, others),
+        **cards.weights_card(fitted),
         **clusters.importance_card(shown, len(table)),
-        **clusters.certainty_card(model, table if source is None else source),
-        **features_card(model, shown, table, _feature_names(model, feature_names)),
-        **cards.rows_card(model),
-        **cards.trajectory_card(model),
-        **cards.agreement_card(model),
-        **cards.repairs_card(model),
-        **cards.network_card(model, agents),
-        **cards.traffic_card(model, agents),
-        **cards.settings_card(model),
+        **clusters.certainty_card(certainty, fitted.weights),
+        **features_card(fitted, shown, table, _feature_names(fitted, feature_names)),
+        **cards.rows_card(fitted.rows),
+        **cards.trajectory_card(fitted, others),
+        **cards.agreement_card(fitted),
+        **cards.repairs_card(fitted),
+        **cards.network_card(fitted, agents),
+        **cards.traffic_card(fitted, agents),
+        **cards.settings_card(fitted, others),
     }
 
 
@@ -184,10 +224,10 @@ def _check(model: Any, X: Any) -> Table:
     return table
 
 
-def _feature_names(model: Any, given: Sequence[str] | None) -> list[str]:
-    n_features = model.means_.shape[1]
+def _feature_names(fitted: Fitted, given: Sequence[str] | None) -> list[str]:
+    n_features = fitted.n_features
     if given is None:
-        given = getattr(model, "feature_names_in_", [f"column {number}" for number in range(n_features)])
+        given = fitted.names or [f"column {number}" for number in range(n_features)]
     if isinstance(given, str) or len(given) != n_features:
         raise ValueError(
             f"expected feature_names to be {n_features} names, one for each column, got {given!r:.80}; "
