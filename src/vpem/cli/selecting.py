@@ -198,7 +198,7 @@ class _Search:
         """Return the criteria of one fit."""
         from vpem.model.evaluation import measure_fit
 
-        measured = measure_fit(fitted, fitted.code(self.rows.values[self.is_present]), with_entropy=True)
+        measured = measure_fit(fitted, fitted.code(self.rows.values[self.is_present]), with_icl=True)
         criteria, size = {name: getattr(measured, name) for name in NAMES}, fitted.n_components
         found = {"components": size, **criteria, "log_likelihood": measured.score}
         if self.n_folds:

@@ -133,7 +133,7 @@ class FittedMixture:
         It is `bic` plus twice the entropy of the responsibilities. It penalizes components that overlap: it selects
         a number of clusters, while BIC selects a density.
         """
-        return measure_fit(self._found, self.read(X), with_entropy=True).icl
+        return measure_fit(self._found, self.read(X), with_icl=True).icl
 
     def profile(self) -> Any:
         """Describe each component column by column, in the columns' units.

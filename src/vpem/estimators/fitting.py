@@ -380,10 +380,7 @@ class FittingMixture(FittedMixture):
     def _take(self, fitted: Fitted) -> Self:
         """Set the fitted attributes, under scikit-learn's names."""
         self._fitted = fitted
-        self.weights_ = fitted.weights
-        self.hub_weights_ = np.empty((len(fitted.hubs), fitted.n_components))
-        self.hub_weights_[:] = fitted.mixture.weights
-        self.means_ = fitted.profile.means
+        self.weights_, self.hub_weights_, self.means_ = fitted.weights, fitted.hub_weights, fitted.profile.means
         self.hubs_, self.partition_, self.graph_ = fitted.hubs, fitted.partition, fitted.network.named_graph()
         self.lower_bounds_, self.lower_bound_ = fitted.mean_bounds, fitted.lower_bound
         self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged

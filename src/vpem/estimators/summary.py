@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from vpem.meaning import as_bytes, as_count, short_number
 from vpem.model.fitted import Fitted
-from vpem.overlap import RowSummary
-from vpem.verdict import Finding, colour
+from vpem.verdict import colour
 
 MOST_COMPONENTS = 12
 TOP_COLUMNS = 3
@@ -26,16 +24,21 @@ def model_html(fitted: Fitted, name: str) -> str:
     """
     found, nats = fitted.profile, [one.nats for one in fitted.column_information]
     names = [escape(column) for column in fitted.column_names]
+    rows, verdict = fitted.rows, fitted.judgement.findings if fitted.certificate is not None else None
+    value = fitted.lower_bound if fitted.log_likelihood is None else fitted.log_likelihood
+    bound = f", log-likelihood {value:.4f} per row" if math.isfinite(value) else ""
+    end = "converged" if fitted.converged else "<b>did not converge</b>"
     lines = {
         "model": f"{as_count(len(found.shares), 'component')}, {as_count(len(names), 'column')}, "
         f"{as_count(len(fitted.partition), 'party', 'parties')}",
-        **_rows(fitted.rows),
-        "fit": _fit(fitted),
+        **({} if rows is None else {"rows": escape(rows.describe()), "gaps": escape(rows.describe_gaps())}),
+        "fit": f"{end} after {as_count(fitted.n_iter, 'iteration')}{bound}",
         "traffic": f"{as_bytes(fitted.traffic.bytes)} in {as_count(fitted.traffic.messages, 'message')}, if "
         "this were a real network",
     }
-    if fitted.certificate is not None:
-        lines["verdict"] = _verdict(fitted.judgement.findings)
+    if verdict is not None:
+        told = [f"{one.severity}: {one.sentence}" + f" Try: {one.remedy}." * bool(one.remedy) for one in verdict]
+        lines["verdict"] = f"<b>{colour(verdict)}</b>" + "".join(f"<div>{escape(text)}</div>" for text in told)
     if len(found.shares) > 1:
         best = sorted(range(len(names)), key=lambda column: -nats[column])[:5]
         lines["most informative"] = ", ".join(f"{names[c]} ({nats[c]:.2f} nats)" for c in best)
@@ -53,26 +56,6 @@ def model_html(fitted: Fitted, name: str) -> str:
     titles = "".join(f'<th style="{CELL}">{text}</th>' for text in ("component", "share", "farthest from everyone"))
     tables = f'<table style="{STYLE}">{head}</table><table style="{STYLE}"><tr>{titles}</tr>{body}</table>'
     return f'<div class="vpem-model">{title}{tables}</div>'
-
-
-def _rows(rows: RowSummary | None) -> dict[str, str]:
-    return {} if rows is None else {"rows": escape(rows.describe()), "gaps": escape(rows.describe_gaps())}
-
-
-def _fit(fitted: Fitted) -> str:
-    end = "converged" if fitted.converged else "<b>did not converge</b>"
-    value = fitted.lower_bound if fitted.log_likelihood is None else fitted.log_likelihood
-    bound = f", log-likelihood {value:.4f} per row" if math.isfinite(value) else ""
-    return f"{end} after {as_count(fitted.n_iter, 'iteration')}{bound}"
-
-
-def _verdict(findings: Sequence[Finding]) -> str:
-    """Return the colour, then one line for each finding."""
-    lines = [
-        f"{one.severity}: {escape(one.sentence)}" + (f" Try: {escape(one.remedy)}." if one.remedy else "")
-        for one in findings
-    ]
-    return f"<b>{colour(findings)}</b>" + "".join(f"<div>{text}</div>" for text in lines)
 
 
 def _component(k: int, found: Any, names: list[str], labels: Any) -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,51 +70,31 @@ def _too_far(fitted: Fitted, row: NDArray[np.floating], number: int) -> ValueErr
     return too_large(row[column], column, party, why)
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """Fit of a mixture to some rows. Rows without any value are ignored."""
 
-    total: float
-    """Sum of the rows' log-densities."""
-    n_rows: int
-    n_parameters: int
-    entropy: float
-    """Sum of the entropies of the rows' responsibilities."""
-
-    @property
-    def score(self) -> float:
-        """Mean log-density per row."""
-        return self.total / self.n_rows
-
-    @property
-    def bic(self) -> float:
-        """Bayesian information criterion."""
-        return -2 * self.total + self.n_parameters * math.log(self.n_rows)
-
-    @property
-    def aic(self) -> float:
-        """Akaike information criterion."""
-        return -2 * self.total + 2 * self.n_parameters
-
-    @property
-    def icl(self) -> float:
-        """Integrated completed likelihood."""
-        return self.bic + 2 * self.entropy
+    score: float
+    """Mean log-density per row."""
+    bic: float
+    aic: float
+    icl: float
+    """Equal to `bic` unless it was asked for."""
 
 
-def measure_fit(fitted: Fitted, table: Table, *, with_entropy: bool = False) -> Fit:
-    """Measure how well a mixture fits rows; the entropy is computed only if asked for."""
+def measure_fit(fitted: Fitted, table: Table, *, with_icl: bool = False) -> Fit:
+    """Measure how well a mixture fits rows."""
     scores, present, entropy = [], [], 0.0
     for responsibilities, log_densities, is_there in evaluate(fitted, table):
         scores.append(log_densities)
         present.append(is_there)
-        if with_entropy:
+        if with_icl:
             own = responsibilities[is_there]
             entropy -= float((own * np.log(np.maximum(own, np.finfo(float).tiny))).sum())
-    n_rows = int(np.concatenate(present).sum())
+    n_rows, total = int(np.concatenate(present).sum()), float(np.concatenate(scores).sum())
     if not n_rows:
         raise ValueError(NO_VALUES)
-    return Fit(float(np.concatenate(scores).sum()), n_rows, fitted.n_parameters, entropy)
+    bic = -2 * total + fitted.n_parameters * math.log(n_rows)
+    return Fit(total / n_rows, bic, -2 * total + 2 * fitted.n_parameters, bic + 2 * entropy)
 
 
 def certainty(fitted: Fitted, table: Table) -> meaning.Certainty:

@@ -89,6 +89,11 @@ class Fitted:
         return found
 
     @property
+    def hub_weights(self) -> Array:
+        """Weights of the components in the view of each root; (n_hubs, n_components)."""
+        return np.broadcast_to(self.mixture.weights, (len(self.hubs), self.n_components)).copy()
+
+    @property
     def n_components(self) -> int:
         """Number of components."""
         return int(self.mixture.weights.shape[1])

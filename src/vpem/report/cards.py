@@ -1,7 +1,7 @@
-"""Content of the page's cards as plain values: one function for each card, in the order of the page.
+"""Content of the page's cards as plain values.
 
 The cards about clusters are in `clusters`, those about features in `features`. In the page itself, a card is a
-section of `page.html` and one function of the script, which `page.js` calls in the same order.
+section of `page.html` and one function of the script, which `page.js` calls in the order of the page.
 """
 
 from __future__ import annotations
@@ -35,41 +35,56 @@ def all_agents(fitted: Fitted) -> list[Hashable]:
     return [*fitted.partition, *(node for node in fitted.network.named_graph() if node not in fitted.partition)]
 
 
-def verdict_card(fitted: Fitted, wording: Wording) -> dict[str, Any]:
-    """Return the colour and the findings of the verdict; the colour is None if there is no verdict."""
-    colour, findings = judged(fitted.judgement.findings)
-    return {"verdict": {"colour": colour, "findings": plain_findings([*map(wording, findings)])}}
-
-
 def plain_findings(findings: Sequence[Any]) -> list[dict[str, str]]:
     """Convert findings to plain values."""
     names = ("severity", "sentence", "remedy")
     return [{name: str(getattr(finding, name))[:MOST_TEXT] for name in names} for finding in findings]
 
 
-def facts_card(fitted: Fitted, n_rows: int, title: str, others: Sequence[str]) -> dict[str, Any]:
-    """Return the main facts of the fit; traffic and columns have cards of their own."""
+def fit_cards(
+    fitted: Fitted, n_rows: int, title: str, others: Sequence[str], agents: Sequence[Hashable], wording: Wording
+) -> dict[str, Any]:
+    """Return verdict, main facts, agreement, log-likelihoods, repairs, traffic and settings of the fit.
+
+    The colour of the verdict is None if there is none.
+    """
+    colour, findings = judged(fitted.judgement.findings)
+    certificate, traffic, asked = fitted.certificate, fitted.traffic, fitted.parameters
+    left_out = OF_ONE_PROCESS if others else ()
     return {
+        "verdict": {"colour": colour, "findings": plain_findings([*map(wording, findings)])},
         "title": str(title),
         "others": list(others),
         "rows": n_rows,
-        "tol": short(fitted.parameters.get("tol")),
+        "tol": short(asked.get("tol")),
         "iterations": fitted.n_iter,
         "converged": bool(fitted.converged),
         "log_likelihood": short(fitted.log_likelihood),
+        "weights": short(fitted.weights),
+        "hub_weights": short(fitted.hub_weights),
+        "disagreement": short(fitted.disagreement),
+        "lower_bounds": short(fitted.mean_bounds),
+        "scaled": bool(others) and fitted.scale is not None,
+        "batches": asked.get("batch_size") is not None,
+        "gain": None if certificate is None else short(certificate.gain),
+        "repairs": [
+            [repair.iteration, repair.component, str(repair.party), repair.reason, repair.restarted]
+            for repair in fitted.repairs
+        ],
+        "traffic": {
+            "messages": traffic.messages,
+            "bytes": traffic.bytes,
+            "rounds": traffic.rounds,
+            "agents": [list(traffic.per_agent[agent]) for agent in agents],
+        },
+        "settings": [[name, say(value)] for name, value in asked.items() if name not in left_out],
+        "versions": {
+            "vpem": metadata.version("vpem"),
+            "numpy": np.__version__,
+            "networkx": nx.__version__,
+            "Python": platform.python_version(),
+        },
     }
-
-
-def weights_card(fitted: Fitted) -> dict[str, Any]:
-    """Return the weights of the components."""
-    return {"weights": short(fitted.weights)}
-
-
-def agreement_card(fitted: Fitted) -> dict[str, Any]:
-    """Return the roots' own weights and their disagreement."""
-    weights = fitted.mixture.weights
-    views = np.broadcast_to(weights, (len(fitted.hubs), weights.shape[1]))
-    return {"hub_weights": short(views), "disagreement": short(fitted.disagreement)}
 
 
 def rows_card(rows: RowSummary | None) -> dict[str, Any]:
@@ -98,27 +113,6 @@ def rows_card(rows: RowSummary | None) -> dict[str, Any]:
     return {"row_counts": found}
 
 
-def trajectory_card(fitted: Fitted, others: Sequence[str]) -> dict[str, Any]:
-    """Return the log-likelihood of each iteration and the gain of one more exact step."""
-    certificate = fitted.certificate
-    return {
-        "lower_bounds": short(fitted.mean_bounds),
-        "scaled": bool(others) and fitted.scale is not None,
-        "batches": fitted.parameters.get("batch_size") is not None,
-        "gain": None if certificate is None else short(certificate.gain),
-    }
-
-
-def repairs_card(fitted: Fitted) -> dict[str, Any]:
-    """Return the components that collapsed or starved."""
-    return {
-        "repairs": [
-            [repair.iteration, repair.component, str(repair.party), repair.reason, repair.restarted]
-            for repair in fitted.repairs
-        ]
-    }
-
-
 def network_card(fitted: Fitted, agents: Sequence[Hashable]) -> dict[str, Any]:
     """Return agents with their places, links and hubs; agents are given by index."""
     number_of = {agent: number for number, agent in enumerate(agents)}
@@ -144,31 +138,4 @@ def network_card(fitted: Fitted, agents: Sequence[Hashable]) -> dict[str, Any]:
             }
             for hub in fitted.hubs
         ],
-    }
-
-
-def traffic_card(fitted: Fitted, agents: Sequence[Hashable]) -> dict[str, Any]:
-    """Return the traffic in total and of each agent."""
-    traffic = fitted.traffic
-    return {
-        "traffic": {
-            "messages": traffic.messages,
-            "bytes": traffic.bytes,
-            "rounds": traffic.rounds,
-            "agents": [list(traffic.per_agent[agent]) for agent in agents],
-        }
-    }
-
-
-def settings_card(fitted: Fitted, others: Sequence[str]) -> dict[str, Any]:
-    """Return the estimator's parameters as text, and the versions of packages."""
-    left_out = OF_ONE_PROCESS if others else ()
-    return {
-        "settings": [[name, say(value)] for name, value in fitted.parameters.items() if name not in left_out],
-        "versions": {
-            "vpem": metadata.version("vpem"),
-            "numpy": np.__version__,
-            "networkx": nx.__version__,
-            "Python": platform.python_version(),
-        },
     }

@@ -101,7 +101,7 @@ def make_report(
     feature_names : sequence of str, optional
         By default the names of the fit, or else the columns' numbers.
     """
-    return _fill(title, describe(model, X, title, feature_names, wording))
+    return fill_sheet("page.html", SCRIPTS, title, describe(model, X, title, feature_names, wording))
 
 
 def describe(
@@ -128,11 +128,8 @@ def write_page(
     others: Sequence[str] = (),
 ) -> None:
     """Write the page of a fit whose rows' labels need not follow from it alone; see `contents`."""
-    write_sheet(_fill(title, contents(fitted, table, certainty, title, None, wording, others)), path)
-
-
-def _fill(title: str, content: dict[str, Any]) -> str:
-    return fill_sheet("page.html", SCRIPTS, title, content)
+    content = contents(fitted, table, certainty, title, None, wording, others)
+    write_sheet(fill_sheet("page.html", SCRIPTS, title, content), path)
 
 
 def contents(
@@ -144,7 +141,7 @@ def contents(
     wording: Wording,
     others: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the content of all cards as plain values, in the order of the page.
+    """Return the content of all cards as plain values.
 
     Parameters
     ----------
@@ -161,19 +158,12 @@ def contents(
     agents, shown = cards.all_agents(fitted), clusters.without_small(fitted, len(table))
     return {
         "smallest": SMALLEST_COUNT,
-        **cards.verdict_card(fitted, wording),
-        **cards.facts_card(fitted, len(table), title, others),
-        **cards.weights_card(fitted),
+        **cards.fit_cards(fitted, len(table), title, others, agents, wording),
         **clusters.importance_card(shown, len(table)),
         **clusters.certainty_card(certainty, fitted.weights),
         **features_card(fitted, shown, table, _feature_names(fitted, feature_names)),
         **cards.rows_card(fitted.rows),
-        **cards.trajectory_card(fitted, others),
-        **cards.agreement_card(fitted),
-        **cards.repairs_card(fitted),
         **cards.network_card(fitted, agents),
-        **cards.traffic_card(fitted, agents),
-        **cards.settings_card(fitted, others),
     }
 
 
