@@ -119,7 +119,7 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
         converged=bool(fitted.converged),
         disagreement=None if certificate is None else float(certificate.disagreement),
         gain="infinity" if gain is not None and math.isinf(gain) else gain,
-        repairs=[_fixed(repair) for repair in fitted.repairs],
+        repairs=[fixed(repair) for repair in fitted.repairs],
         rounds=fitted.traffic.rounds,
         is_stream=fitted.stream is not None,
         findings=None if NOT_JUDGED in findings else [Found(*finding) for finding in findings],
@@ -197,7 +197,8 @@ def _plain_parameters(fitted: Fitted) -> Parameters:
     return Parameters(**{**plain, **changed})
 
 
-def _fixed(repair: Repair) -> Fixed:
+def fixed(repair: Repair) -> Fixed:
+    """Return a repair as files hold it."""
     values: dict[str, Any] = repair._asdict()
     party = values["party"]
     return Fixed(**{**values, "party": party.item() if isinstance(party, np.generic) else party})

@@ -179,6 +179,8 @@ class VerticalGaussianMixture(VerticalMixture):
         Components that collapsed or starved: iteration, component, party, reason, and True if restarted.
     traffic_ : Traffic
         ``messages``, ``bytes``, ``rounds`` and ``per_agent`` that a real network would send.
+    fitted_ : Fitted
+        All of these in one value, which model files, reports and figures take.
     n_features_in_ : int
     feature_names_in_ : array of str
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from vpem.core.blocks.mixed import Mixed
@@ -123,7 +124,7 @@ def _put_together(found: Sequence[tuple[Fitted, PartOf]]) -> Fitted:
         lower_bounds=tuple(bounds.T + shift),
         traffic=make_traffic(network.agents),
         judgement=Judgement(findings=list(dict.fromkeys(own for one in fits for own in one.judgement.findings))),
-        repairs=tuple(Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in first.repairs),
+        repairs=tuple(Repair(*msgspec.structs.astuple(one)) for one in first.repairs),
         scale=scale,
         families=families,
         coding=coding,

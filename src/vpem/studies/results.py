@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS
 from vpem.core.blocks.overall import column_moments
-from vpem.core.decisions.repair import Repair
 from vpem.core.network.consensus import NEGLIGIBLE_ERROR
 from vpem.core.network.parties import Network, make_network
 from vpem.core.network.traffic import Traffic
@@ -33,8 +32,8 @@ from vpem.files import replacing
 from vpem.meaning import make_certainty
 from vpem.model.fitted import Fitted
 from vpem.model.judgement import Judgement
-from vpem.model_format import Fixed, HubOf, PartOf
-from vpem.models import save
+from vpem.model_format import HubOf, PartOf
+from vpem.models import fixed, save
 from vpem.overlap import RowSummary
 from vpem.reading import free_name, write
 from vpem.simulation.model import Mixture, MixtureFit, make_problem
@@ -285,9 +284,5 @@ def _part(study: Study, agent: Agent, local: Local, model: VerticalMixture) -> P
         names=list(map(str, model.feature_names_in_)),
         n_rows=len(values),
         log_scales=log_scales,
-        repairs=[_fixed(repair) for repair in agent.repairs],
+        repairs=[fixed(repair) for repair in agent.repairs],
     )
-
-
-def _fixed(repair: Repair) -> Fixed:
-    return Fixed(**{**repair._asdict(), "party": str(repair.party)})
