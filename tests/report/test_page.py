@@ -483,7 +483,7 @@ def test_a_partys_page_is_about_its_own_part(visit, cancer, tmp_path):
     model = VerticalGaussianMixture(2, partition={"north": list(range(10))}, random_state=0).fit(data.data[:, :10])
     X, about = data.data[:, :10], {"title": "tumours: columns of north", "wording": in_study}
     others = ["east", "south"]  # as `vpem join` says it
-    write_page(model.fitted_, X, model.certainty(X), tmp_path / "part.html", others=others, **about)
+    write_page(model.fitted_, X, tmp_path / "part.html", others=others, **about)
     page = visit(tmp_path / "part.html")
     assert page.text_content("#lead").startswith("One party's part of a mixture that 3 parties fitted together")
     facts = page.text_content("#facts")

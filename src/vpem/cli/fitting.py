@@ -238,13 +238,11 @@ def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:
 def _report(model: VerticalMixture, rows: Rows, path: Path | None, title: str) -> None:
     if path is None:
         return
-    from vpem.model.evaluation import certainty
     from vpem.report.page import write_page
     from vpem.verdict import in_program
 
     fitted = model.fitted_
-    table = fitted.code(rows.values)
-    write_page(fitted, table, certainty(fitted, table), path, title=title, wording=in_program)
+    write_page(fitted, fitted.code(rows.values), path, title=title, wording=in_program)
     say(f"report: {path}")
 
 

@@ -18,9 +18,9 @@ from vpem.estimators.joined import Data, join_to_read
 from vpem.estimators.weighting import counts_each_row_once
 from vpem.meaning import Certainty, Profile
 from vpem.model.evaluation import (
-    certainty,
     draw,
     evaluate,
+    find_certainty,
     impute,
     in_cells,
     measure_fit,
@@ -214,7 +214,7 @@ class FittedMixture:
         Certainty
             Counts and shares, without information on single rows.
         """
-        return certainty(self._found, self.read(X))
+        return find_certainty(self._found, self.read(X))
 
     def unusual_rows(self, X: ArrayLike, n_rows: int = 20) -> Any:
         """Return the rows that fit worst.

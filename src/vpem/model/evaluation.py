@@ -97,7 +97,7 @@ def measure_fit(fitted: Fitted, table: Table, *, with_icl: bool = False) -> Fit:
     return Fit(total / n_rows, bic, -2 * total + 2 * fitted.n_parameters, bic + 2 * entropy)
 
 
-def certainty(fitted: Fitted, table: Table) -> meaning.Certainty:
+def find_certainty(fitted: Fitted, table: Table) -> meaning.Certainty:
     """Summarize how certain the labels of some rows are."""
     responsibilities = np.concatenate([found[is_there] for found, _, is_there in evaluate(fitted, table)])
     if not len(responsibilities):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from vpem.core.rows import Table
 from vpem.meaning import Certainty
+from vpem.model.evaluation import find_certainty
 from vpem.model.fitted import Fitted
 from vpem.report import cards, clusters
 from vpem.report.bins import SMALLEST_COUNT
@@ -108,37 +109,24 @@ def describe(
     model: Any, X: Any, title: str, feature_names: Sequence[str] | None = None, wording: Wording = in_python
 ) -> dict[str, Any]:
     """Return the content of the page of `make_report` as plain values."""
-    found = getattr(model, "fitted_", None)
-    if found is not None and found.families is not None:
-        coded = model.read(X)  # for the features; for labels, the model encodes X itself
-        return contents(found, coded, model.certainty(X), title, feature_names, wording)
-    table = _check(model, X)
-    assert found is not None, "checked"
-    return contents(found, table, model.certainty(table), title, feature_names, wording)
+    has_families = getattr(getattr(model, "fitted_", None), "families", None) is not None
+    table = model.read(X) if has_families else _check(model, X)
+    return contents(model.fitted_, table, title, feature_names, wording)
 
 
-def write_page(
-    fitted: Fitted,
-    table: Table,
-    certainty: Certainty,
-    path: str | os.PathLike[str],
-    *,
-    title: str,
-    wording: Wording,
-    others: Sequence[str] = (),
-) -> None:
-    """Write the page of a fit whose rows' labels need not follow from it alone; see `contents`."""
-    content = contents(fitted, table, certainty, title, None, wording, others)
-    write_sheet(fill_sheet("page.html", SCRIPTS, title, content), path)
+def write_page(fitted: Fitted, table: Table, path: str | os.PathLike[str], **about: Any) -> None:
+    """Write the page of a fit; `about` has the other arguments of `contents`."""
+    write_sheet(fill_sheet("page.html", SCRIPTS, about["title"], contents(fitted, table, **about)), path)
 
 
 def contents(
     fitted: Fitted,
     table: Table,
-    certainty: Certainty,
     title: str,
-    feature_names: Sequence[str] | None,
-    wording: Wording,
+    feature_names: Sequence[str] | None = None,
+    wording: Wording = in_python,
+    *,
+    certainty: Certainty | None = None,
     others: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the content of all cards as plain values.
@@ -148,10 +136,10 @@ def contents(
     fitted : Fitted
     table : Table of shape (n_samples, n_features)
         Rows of the fit, with its codes of categories.
-    certainty : Certainty
-        Certainty of the rows' labels.
     title, feature_names, wording :
         As for `make_report`.
+    certainty : Certainty, optional
+        Certainty of the rows' labels, if it does not follow from the fit alone.
     others : sequence of str
         The other parties, for one party's part of a study; the page then omits facts that it cannot know.
     """
@@ -160,7 +148,7 @@ def contents(
         "smallest": SMALLEST_COUNT,
         **cards.fit_cards(fitted, len(table), title, others, agents, wording),
         **clusters.importance_card(shown, len(table)),
-        **clusters.certainty_card(certainty, fitted.weights),
+        **clusters.certainty_card(find_certainty(fitted, table) if certainty is None else certainty, fitted.weights),
         **features_card(fitted, shown, table, _feature_names(fitted, feature_names)),
         **cards.rows_card(fitted.rows),
         **cards.network_card(fitted, agents),

@@ -132,10 +132,10 @@ def make_results(
             others = [str(one) for one in network.parties if str(one) != agent.name]
             # With a common sum all roots have the same responsibilities; otherwise a party knows only its own.
             seen = replace(model.fitted_, disagreement=0.0 if model.fitted_.summation.is_common else np.nan)
-            pooled, about = agent.state.pooled, {"title": title, "wording": in_study, "others": others}
+            pooled, certainty = agent.state.pooled, make_certainty(joint[used])
             table = seen.code(local.as_in_table()[used]) if pooled is None else pooled[used]
-            found_certainty = make_certainty(joint[used])
-            writers[REPORT] = lambda path: write_page(seen, table, found_certainty, path, **about)
+            about: Any = {"title": title, "wording": in_study, "others": others, "certainty": certainty}
+            writers[REPORT] = lambda path: write_page(seen, table, path, **about)
     return fit, writers
 
 
