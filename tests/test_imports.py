@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,14 @@ MAY_IMPORT = {
     "planning": {"core", "privacy", "summations", "verdict"},
     "privacy": {"core"},
     "meaning": {"core", "verdict", "words"},
+    "model": {"core", "meaning", "model_format", "overlap", "simulation", "verdict"},
     "words": set(),
-    "report": {"core", "figures", "files", "meaning", "verdict"},
+    "report": {"core", "figures", "files", "meaning", "model", "overlap", "verdict"},
     "estimators": {
         "simulation",
         "core",
         "meaning",
+        "model",
         "overlap",
         "privacy",
         "tables",
@@ -34,20 +37,21 @@ MAY_IMPORT = {
     "verdict": {"overlap"},
     "overlap": {"words"},
     "metrics": set(),
-    "figures": {"files", "meaning", "metrics"},
+    "figures": {"files", "meaning", "metrics", "model"},
     "datasets": {"downloading"},
     "downloading": {"files"},
     "files": set(),
     "tables": {"reading"},
     "reading": {"files", "overlap", "words"},
-    "models": {"", "core", "estimators", "files", "model_format", "overlap", "simulation", "verdict"},
+    "models": {"", "core", "estimators", "files", "model", "model_format", "overlap", "simulation", "verdict"},
     "summations": {"core"},
     "model_format": {"core", "summations"},
     "extend": {"core", "model_format"},
     "study": {"core", "reading"},
     "studies": {
-        *("core", "datasets", "estimators", "files", "model_format", "models", "overlap", "planning", "privacy"),
-        *("reading", "report", "simulation", "summations", "tables", "transports", "verdict", "words"),
+        *("core", "datasets", "estimators", "files", "meaning", "model", "model_format", "models", "overlap"),
+        *("planning", "privacy", "reading", "report", "simulation", "summations", "tables", "transports", "verdict"),
+        "words",
     },
     "flower": {"core", "files", "planning", "privacy", "studies", "transports", "words"},
     "demo": {"", "datasets", "figures", "metrics"},
@@ -207,3 +211,77 @@ def test_the_rule_allows_what_is_allowed():
     assert not impurities("import numpy as np\nfrom scipy import linalg\nfrom vpem.core.network.hubs import Hub")
     assert not forbidden_imports("estimators", "from vpem.core.blocks.arrays import Block")
     assert not forbidden_imports("demo", "from vpem import VerticalGaussianMixture")
+
+
+# What only the estimators may touch
+
+
+def private_names(tree):
+    """Names with one underscore that a module's classes define or set on themselves."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for own in node.body:
+                targets = [own.target] if isinstance(own, ast.AnnAssign) else getattr(own, "targets", [])
+                yield from [getattr(own, "name", ""), *(getattr(target, "id", "") for target in targets)]
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield from [node.attr] * (getattr(node.value, "id", "") == "self")
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+@cache
+def of_estimators():
+    trees = (ast.parse(path.read_text()) for path in (SOURCE / "estimators").glob("*.py"))
+    return {name for tree in trees for name in private_names(tree) if is_private(name)}
+
+
+def trespasses(code):
+    """Where a module reads or sets private attributes of an estimator, or sets its fitted ones (`weights_`)."""
+    tree = ast.parse(code)
+    forbidden = of_estimators() - set(private_names(tree))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in ("self", "cls"):
+            is_set = not isinstance(node.ctx, ast.Load) and node.attr.endswith("_") and not node.attr.endswith("__")
+            if node.attr in forbidden or is_set:
+                found.append(f"line {node.lineno}: {node.attr}")
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+            "getattr",
+            "hasattr",
+            "setattr",
+            "delattr",
+        ):
+            name = getattr(node.args[1], "value", "")
+            if isinstance(name, str) and name in forbidden:
+                found.append(f"line {node.lineno}: {name}")
+    return found
+
+
+def test_nothing_but_estimators_touches_their_attributes():
+    assert {"_fitted", "_take", "_has_families", "_settings"} <= of_estimators()
+    others = [path for path in FILES if path.relative_to(SOURCE).parts[0] != "estimators"]
+    found = {str(path.relative_to(SOURCE)): trespasses(path.read_text()) for path in others}
+    assert {name: where for name, where in found.items() if where} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "model._fitted",
+        "model._fitted = other",
+        "make()._settings()",
+        "getattr(model, '_has_families', False)",
+        "model.rows_ = count",
+        "del model.feature_names_in_",
+    ],
+)
+def test_the_rule_notices_trespasses(code):
+    assert trespasses(code)
+
+
+def test_the_rule_allows_values_and_own_attributes():
+    assert not trespasses(
+        "class A:\n    def f(self):\n        return self._fitted, model.weights_, row._replace(a=1)"
+    )

@@ -18,6 +18,7 @@ from vpem.estimators.progress import Progress
 from vpem.planning import Study, estimate
 from vpem.planning.estimates import short_name
 from vpem.simulation.fit import fit as simulate
+from vpem.simulation.model import make_problem
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 
@@ -265,7 +266,8 @@ def test_plans_are_exact_with_them():
 def test_the_simulation_equals_agents_whose_messages_are_really_lost(name):
     agents, network = study(name, LOST)
     agreement, X = agents[0].identity.agreement, table()
-    simulated = simulate(X, network, agreement, [Given()] * len(network.hubs), Progress(0, None))
+    problem = make_problem(X, network, agreement.summation, agreement.settings.density)
+    simulated = simulate(problem, agreement, [Given()] * len(network.hubs), Progress(0, None))
     disturbed = Disturbances(np.random.default_rng(4), delay=0.3, duplicate=0.1, kill=0.05, failures=LOST)
     real = run(study(name)[0], encoded=True, disturbances=disturbed)
     np.testing.assert_array_equal(real.traffic(network).table, simulated.traffic.table)

@@ -19,7 +19,7 @@ from vpem.core.blocks.mixed import Mixed
 from vpem.core.blocks.structure import Structure, parse_family
 from vpem.core.blocks.weights import LOWEST
 from vpem.estimators import mixture as mixture_module
-from vpem.estimators.coding import Coding, UnseenWarning
+from vpem.model.category_codes import Coding, UnseenWarning
 from vpem.report import make_report
 from vpem.transports.inprocess import Disturbances
 
@@ -85,9 +85,8 @@ def by_definition(X, block):
 def test_blocks_add_the_log_densities_of_their_columns(covariance_type):
     X = draw()
     model = fitted(X, covariance_type=covariance_type, max_iter=5)
-    total = np.log(model.weights_) + sum(
-        by_definition(X[:, held], block) for held, block in zip(PARTIES.values(), model._mixture.blocks, strict=True)
-    )
+    blocks = zip(PARTIES.values(), model.fitted_.mixture.blocks, strict=True)
+    total = np.log(model.weights_) + sum(by_definition(X[:, held], block) for held, block in blocks)
     expected = np.logaddexp.reduce(total, axis=1)
     np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(model.predict_proba(X), np.exp(total - expected[:, None]), atol=1e-10)
@@ -201,7 +200,7 @@ def test_squarem_ends_where_em_does():
 def test_parameters_are_counted():
     found = fitted(draw())
     # Weights 1; party a: means 2, covariance 3, categories 2; b: counts 2, zeros 3; c: angles 2.
-    assert found._n_parameters() == 1 + 2 * (2 + 3 + 2 + 2 + 3 + 2)
+    assert found.fitted_.n_parameters == 1 + 2 * (2 + 3 + 2 + 2 + 3 + 2)
 
 
 def test_values_that_are_none_say_so():
@@ -225,14 +224,12 @@ def test_values_that_are_none_say_so():
                 model.predict(wrong)
         else:
             assert np.isfinite(model.score_samples(wrong)[5])
-            expected = by_definition(wrong[5:6, 3:5], model._mixture.blocks[1])
+            expected = by_definition(wrong[5:6, 3:5], model.fitted_.mixture.blocks[1])
             alone = np.where(np.isin(np.arange(6), [3, 4]), wrong[5:6], np.nan)
             joint = np.logaddexp.reduce(expected + np.log(model.weights_), axis=1)
             np.testing.assert_allclose(model.score_samples(alone), joint, rtol=1e-10)
-    assert (
-        model._mixture.density.log_density(np.array([[-1.0], [np.nan]])[::-1], model._mixture.blocks[1]).max()
-        == LOWEST
-    )
+    mixture = model.fitted_.mixture
+    assert mixture.density.log_density(np.array([[-1.0], [np.nan]])[::-1], mixture.blocks[1]).max() == LOWEST
 
 
 def people(n=400, seed=0):
@@ -503,7 +500,7 @@ def test_hours_around_midnight():
     near = (filled["hour"][gaps] + 12) % 24 - 12
     assert near.abs().max() < 1.2
     assert doubt["hour"][gaps].between(0.2, 1.2).all()
-    profile = model._profile()
+    profile = model.fitted_.profile
     assert abs((profile.overall_means[1] + 12) % 24 - 12) < 0.3
     assert profile.overall_deviations[1] == pytest.approx(np.hypot(1.0, 0.3), abs=0.1)
     assert (np.abs(profile.distances[:, 1]) < 1.2).all()
@@ -621,7 +618,7 @@ def test_counts_of_later_rows_may_be_larger(family, tmp_path):
             model.partial_fit(table[start : start + 100])
         sizes.append(int(stream.families_["n"].split(":")[1]))
     assert sizes[0] < sizes[1] < sizes[2] <= 2 * (table["n"].max() + 1)
-    for one, other in zip(stream._mixture.blocks, roomy._mixture.blocks, strict=True):
+    for one, other in zip(stream.fitted_.mixture.blocks, roomy.fitted_.mixture.blocks, strict=True):
         for name in ("means", "covariances", "others"):
             np.testing.assert_allclose(one.arrays[name], other.arrays[name], rtol=1e-9, atol=1e-12)
     with pytest.raises(ValueError, match=r"expected counts below 4096 in column 'n', whose family is .*, got 5000"):

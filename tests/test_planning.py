@@ -100,7 +100,7 @@ def test_fixed_lengths_are_planned_to_the_byte(summation, graph, options, lloyd)
     study = study_of(model)
     assert len(lloyd) <= 1 or study.init_params == "k-means++"
     assert not model.repairs_, "a repair would send a few numbers more"
-    planned, _ = planned_traffic(summation, model._network, study, model.max_iter, lloyd[0] if lloyd else 0)
+    planned, _ = planned_traffic(summation, model.fitted_.network, study, model.max_iter, lloyd[0] if lloyd else 0)
     np.testing.assert_array_equal(planned.table, model.traffic_.table)
     assert (planned.bytes, planned.messages, planned.rounds) == (
         model.traffic_.bytes,
@@ -111,7 +111,7 @@ def test_fixed_lengths_are_planned_to_the_byte(summation, graph, options, lloyd)
 
 def test_labels_of_columns_of_few_values_are_shorter():
     model = fitted(Tree(), "path", data=DATA.round().clip(-1, 1), init_params="labels")
-    parts = Tree(), model._network, study_of(model), 4, 0
+    parts = Tree(), model.fitted_.network, study_of(model), 4, 0
     low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
     assert low.bytes < model.traffic_.bytes < high.bytes
 
@@ -119,7 +119,7 @@ def test_labels_of_columns_of_few_values_are_shorter():
 @pytest.mark.parametrize(("summation", "options"), [(Consensus(3), {}), (Tree(), {"accelerate": "squarem"})])
 def test_agents_send_what_is_planned(summation, options):
     model = fitted(summation, "ring", init_params="random", engine="agents", max_iter=5, **options)
-    planned, _ = planned_traffic(summation, model._network, study_of(model), 5)
+    planned, _ = planned_traffic(summation, model.fitted_.network, study_of(model), 5)
     np.testing.assert_array_equal(planned.table, model.traffic_.table)
 
 
@@ -135,7 +135,7 @@ def test_agents_send_what_is_planned(summation, options):
 def test_changes_are_between_the_ends_of_the_plan(around, options, lloyd):
     summation = Differences(around)
     model = fitted(summation, "star" if around.has_server else "path", max_iter=30, **options)
-    parts = summation, model._network, study_of(model), 30, lloyd[0]
+    parts = summation, model.fitted_.network, study_of(model), 30, lloyd[0]
     low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
     assert low.bytes < model.traffic_.bytes <= high.bytes
     assert (low.table <= model.traffic_.table).all()
@@ -158,7 +158,7 @@ def test_changes_are_between_the_ends_of_the_plan(around, options, lloyd):
 def test_rounded_averages_are_between_the_ends_of_the_plan(graph, options, lloyd):
     summation = Consensus("auto")
     model = fitted(summation, graph, max_iter=20, **options)
-    parts = summation, model._network, study_of(model), 20, lloyd[0] if lloyd else 0
+    parts = summation, model.fitted_.network, study_of(model), 20, lloyd[0] if lloyd else 0
     low, high = (planned_traffic(*parts, end)[0] for end in ("fewest", "most"))
     assert low.bytes < model.traffic_.bytes < high.bytes
     assert (low.table <= model.traffic_.table).all()
@@ -212,7 +212,7 @@ def test_real_tables_send_as_much_as_usual(make, n_components, graph, lloyd, req
         tol=1e-3,
         max_iter=100,
     )
-    parts = summation, model._network, study_of(model, data), model.n_iter_, lloyd[0]
+    parts = summation, model.fitted_.network, study_of(model, data), model.n_iter_, lloyd[0]
     low, high = (planned_traffic(*parts, f"usual {end}")[0].bytes for end in ("low", "high"))
     assert low <= model.traffic_.bytes <= high
 

@@ -178,7 +178,7 @@ def test_a_total_of_two_parties_with_categories_is_decoded_by_enumeration(sizes)
     X = np.column_stack([*columns, rng.normal(size=600) + 3 * labels])
     families = {0: "categorical", 1: "categorical", 2: "gaussian"}
     model = vpem.VerticalMixture(3, families=families, partition=[[0], [1], [2]], random_state=0).fit(X)
-    density, blocks = model._mixture.density, model._mixture.blocks
+    density, blocks = model.fitted_.mixture.density, model.fitted_.mixture.blocks
     seen = sum(density.log_density(X[:, [b]].T, blocks[b]) for b in range(2)).T
     ways = split_in_two(seen, sizes)
     assert ways
@@ -193,6 +193,6 @@ def test_one_party_with_categories_is_decoded_at_once():
     X = np.random.default_rng(0).integers(4, size=(300, 1)).astype(float)
     X = np.column_stack([X, X[:, 0] + np.random.default_rng(1).normal(size=300)])
     model = vpem.VerticalMixture(2, families={0: "categorical", 1: "gaussian"}, random_state=0).fit(X)
-    sent = model._mixture.density.log_density(X[:, :1].T, model._mixture.blocks[0]).T
+    sent = model.fitted_.mixture.density.log_density(X[:, :1].T, model.fitted_.mixture.blocks[0]).T
     _, codes = np.unique(np.round(sent, 9), axis=0, return_inverse=True)
     assert adjusted_rand_score(codes.ravel(), X[:, 0]) == 1.0

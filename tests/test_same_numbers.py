@@ -215,18 +215,18 @@ def test_the_wire_carries_the_bytes_that_the_simulation_predicts(data):
     agreement = Agreement(
         settings=rules,
         summation=Star() if star else arguments["summation"],
-        seed=model._seed,
+        seed=model.fitted_.seed,
         hops=hops,
         batch_size=arguments["batch_size"],
     )
-    carried = np.zeros((len(model._network.agents), 4), dtype=int)
+    carried = np.zeros((len(model.fitted_.network.agents), 4), dtype=int)
 
     def watch(message):
         frame = len(wire.encode(message))
         carried[message.sender, :2] += 1, frame
         carried[message.receiver, 2:] += 1, frame
 
-    agents = make_agents(problem.X, model._network, agreement)
+    agents = make_agents(problem.X, model.fitted_.network, agreement)
     InProcess(agents, encoded=True, watch=watch).start().run()
     np.testing.assert_array_equal(carried, model.traffic_.table)
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from vpem.core.network.star import Star as Star
     from vpem.core.network.traffic import Traffic as Traffic
     from vpem.core.network.tree import Tree as Tree
-    from vpem.estimators.coding import UnseenWarning as UnseenWarning
     from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans as DistributedDimensionKMeans
     from vpem.estimators.gaussian import VerticalGaussianMixture as VerticalGaussianMixture
     from vpem.estimators.kmeans import VerticalKMeans as VerticalKMeans
     from vpem.estimators.mixture import VerticalMixture as VerticalMixture
+    from vpem.model.category_codes import UnseenWarning as UnseenWarning
     from vpem.model_format import ModelFileError as ModelFileError
     from vpem.models import load as load
     from vpem.models import save as save
@@ -55,7 +55,7 @@ _HOMES = {
     "Finding": "vpem.verdict",
     "FitWarning": "vpem.verdict",
     "FitConvergenceWarning": "vpem.verdict",
-    "UnseenWarning": "vpem.estimators.coding",
+    "UnseenWarning": "vpem.model.category_codes",
 }
 __all__ = list(_HOMES)
 _MODULES = (

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import vpem
 from vpem.core.blocks.density import Density
+from vpem.core.blocks.gaussian import Gaussian
 from vpem.core.blocks.mixed import Mixed
 from vpem.core.blocks.structure import takes_words
 from vpem.core.decisions.repair import Repair
@@ -28,10 +29,14 @@ from vpem.core.network.hubs import Hub, Position
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.network.traffic import Traffic
-from vpem.estimators import VerticalGaussianMixture, VerticalMixture
-from vpem.estimators.coding import Coding
-from vpem.estimators.units import Units
+from vpem.core.settings import STARTS
+from vpem.estimators import VerticalMixture, from_fitted
+from vpem.estimators.checks import check_choice, make_settings
+from vpem.estimators.gaussian import make_gaussian
 from vpem.files import replacing, why_no_file
+from vpem.model.category_codes import Coding
+from vpem.model.fitted import Fitted
+from vpem.model.judgement import Judgement
 from vpem.model_format import (
     FORMAT,
     VERSION,
@@ -54,7 +59,7 @@ from vpem.model_format import (
 )
 from vpem.overlap import RowSummary
 from vpem.simulation.certificate import Certificate
-from vpem.simulation.model import Mixture, MixtureFit
+from vpem.simulation.model import Mixture
 from vpem.verdict import Finding
 
 Array = NDArray[np.float64]
@@ -88,64 +93,57 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
         If a file cannot store a party's name, or the summation or density of the fit.
     """
     check_is_fitted(model, "weights_")
-    network, mixture = model._network, model._mixture
+    fitted = model.fitted_
+    network, mixture, certificate = fitted.network, fitted.mixture, fitted.certificate
     parties: list[Any] = [name.item() if isinstance(name, np.generic) else name for name in network.parties]
     for name in parties:
         if not isinstance(name, Name) or isinstance(name, bool):
             raise TypeError(f"expected party names that are texts or whole numbers, got {name!r}; rename it")
-    certificate = getattr(model, "certificate_", None)
-    gain = None if certificate is None else certificate.gain
+    gain, findings = None if certificate is None else certificate.gain, fitted.judgement.findings
     description = Description(
         format=FORMAT,
         version=VERSION,
         written_by=f"vpem {vpem.__version__}",
-        n_components=len(model.weights_),
-        n_features=int(model.n_features_in_),
-        estimator="VerticalGaussianMixture" if isinstance(model, VerticalGaussianMixture) else "VerticalMixture",
+        n_components=fitted.n_components,
+        n_features=fitted.n_features,
+        estimator=fitted.estimator,  # type: ignore[arg-type]  # one of two
         density=describe_density(mixture.density),
-        feature_names=list(map(str, model.feature_names_in_)) if hasattr(model, "feature_names_in_") else None,
+        feature_names=None if fitted.names is None else list(fitted.names),
         parties=[Party(n, c.tolist()) for n, c in zip(parties, network.columns, strict=True)],
         links=None if network.is_star else [(int(one), int(other)) for one, other in network.links.edges],
         hubs=[HubOf(int(hub.root), [int(member) for member in hub.members]) for hub in network.hubs],
-        parameters=_plain_parameters(model),
-        summation=describe_summation(model._summation),
-        seed=model._seed,
+        parameters=_plain_parameters(fitted),
+        summation=describe_summation(fitted.summation),
+        seed=fitted.seed,
         n_views=len(mixture.weights),
-        lower_bounds=model.lower_bounds_,
-        converged=bool(model.converged_),
-        disagreement=None if certificate is None else float(model.disagreement_),
+        lower_bounds=fitted.mean_bounds,
+        converged=bool(fitted.converged),
+        disagreement=None if certificate is None else float(certificate.disagreement),
         gain="infinity" if gain is not None and math.isinf(gain) else gain,
-        repairs=[_fixed(repair) for repair in model.repairs_],
-        rounds=model.traffic_.rounds,
-        is_stream=getattr(model, "_stream", None) is not None,
-        findings=None if NOT_JUDGED in model.verdict_ else [Found(*finding) for finding in model.verdict_],
-        on=list(model.on_) if hasattr(model, "on_") else msgspec.UNSET,
-        read_as=getattr(model, "read_as_", None) or msgspec.UNSET,
-        gaps={name: list(words) for name, words in getattr(model, "gaps_", {}).items()} or msgspec.UNSET,
-        rows=_plain_rows(model),
+        repairs=[fixed(repair) for repair in fitted.repairs],
+        rounds=fitted.traffic.rounds,
+        is_stream=fitted.stream is not None,
+        findings=None if NOT_JUDGED in findings else [Found(*finding) for finding in findings],
+        on=msgspec.UNSET if fitted.on is None else list(fitted.on),
+        read_as=dict(fitted.read_as) or msgspec.UNSET,
+        gaps={name: list(words) for name, words in fitted.gaps.items()} or msgspec.UNSET,
+        rows=msgspec.UNSET if fitted.rows is None else msgspec.convert(msgspec.to_builtins(fitted.rows), RowsOf),
         **_plain_certificate(certificate),
-        **_plain_families(model),
+        **_plain_families(fitted),
     )
-    arrays = {"weights": mixture.weights, "traffic": model.traffic_.table}
-    if hasattr(model, "scale_"):
-        arrays["scale"] = model.scale_
+    arrays = {"weights": mixture.weights, "traffic": fitted.traffic.table}
+    if fitted.scale is not None:
+        arrays["scale"] = fitted.scale
     for number, block in enumerate(mixture.blocks):
         arrays |= {f"{name}_{number}": block.arrays[name] for name in mixture.density.shapes(1, 1)}
     _write(Path(path), {"model.json": description, **({} if part is None else {"part.json": part})}, arrays)
 
 
-def _plain_rows(model: VerticalMixture) -> RowsOf | msgspec.UnsetType:
-    """Return the row counts of the fit, or unset if the model has none."""
-    if not hasattr(model, "rows_"):
-        return msgspec.UNSET
-    return msgspec.convert(msgspec.to_builtins(model.rows_), RowsOf)
-
-
-def _plain_families(model: VerticalMixture) -> dict[str, Any]:
+def _plain_families(fitted: Fitted) -> dict[str, Any]:
     """Return the categories of the columns; empty without families."""
-    if not model._has_families:
+    if fitted.families is None:
         return {}
-    coding = model._coding
+    coding = fitted.coding
     return {
         "categories": [
             Categories(column, list(own), coding.numbers[column].tolist() if column in coding.numbers else None)
@@ -154,10 +152,10 @@ def _plain_families(model: VerticalMixture) -> dict[str, Any]:
     }
 
 
-def _take_families(model: VerticalMixture, about: Description, network: Network, density: Density, path: Any) -> None:
-    """Restore the categories that `_plain_families` wrote; raise ModelFileError if they contradict the families."""
+def _families(about: Description, network: Network, density: Density, path: Any) -> dict[str, Any]:
+    """Return families and categories, by fields of `Fitted`; raise ModelFileError if they contradict each other."""
     if not isinstance(about.categories, list):
-        return
+        return {}
     assert isinstance(density, Mixed), "of families"
     texts: dict[int, str] = {}
     for party, held in network.named_columns().items():
@@ -175,9 +173,9 @@ def _take_families(model: VerticalMixture, about: Description, network: Network,
         path,
         "categories of some columns are missing",
     )
-    model._texts = tuple(texts[column] for column in range(about.n_features))
     numbers = {own.column: np.array(own.numbers) for own in about.categories if own.numbers is not None}
-    model._coding = Coding({own.column: own.labels for own in about.categories}, numbers)
+    coding = Coding({own.column: own.labels for own in about.categories}, numbers)
+    return {"families": tuple(texts[column] for column in range(about.n_features)), "coding": coding}
 
 
 def _plain_certificate(certificate: Certificate | None) -> dict[str, Any]:
@@ -188,16 +186,17 @@ def _plain_certificate(certificate: Certificate | None) -> dict[str, Any]:
     return {**{name: getattr(certificate, name) for name in names}, "effective_rows": [*certificate.effective_rows]}
 
 
-def _plain_parameters(model: VerticalMixture) -> Parameters:
-    found = {name: getattr(model, name) for name in Parameters.__struct_fields__}
-    if not isinstance(model.random_state, int | np.integer):
+def _plain_parameters(fitted: Fitted) -> Parameters:
+    found = {name: fitted.parameters[name] for name in Parameters.__struct_fields__}
+    if not isinstance(found["random_state"], int | np.integer):
         found["random_state"] = None
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
-    changed = {"warm_start": bool(model.warm_start), "standardize": hasattr(model, "scale_")}
+    changed = {"warm_start": bool(found["warm_start"]), "standardize": fitted.scale is not None}
     return Parameters(**{**plain, **changed})
 
 
-def _fixed(repair: Repair) -> Fixed:
+def fixed(repair: Repair) -> Fixed:
+    """Return a repair as files hold it."""
     values: dict[str, Any] = repair._asdict()
     party = values["party"]
     return Fixed(**{**values, "party": party.item() if isinstance(party, np.generic) else party})
@@ -226,16 +225,23 @@ def load(path: str | os.PathLike[str]) -> VerticalMixture:
     ModelFileError
         If the file is not a model, is damaged or inconsistent, or was written by a newer version.
     """
+    return from_fitted(load_fitted(path))
+
+
+def load_fitted(path: str | os.PathLike[str]) -> Fitted:
+    """Read a fit as a value; errors as in `load`."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: expected the file of a model, {why_no_file(path)}")
     try:
         with zipfile.ZipFile(path) as archive:
             about = decode(_read(archive, "model.json", LARGEST_TEXT, path), path)
             network = _network(about, path)
-            model = _assemble(archive, about, network, path)
+            part = None
             if "part.json" in archive.namelist():
-                model.part_ = msgspec.json.decode(_read(archive, "part.json", LARGEST_TEXT, path), type=PartOf)
-            return model
+                part = msgspec.json.decode(_read(archive, "part.json", LARGEST_TEXT, path), type=PartOf)
+            fitted = _assemble(archive, about, network, part, path)
+            _check(bool(np.isfinite(fitted.profile.means).all()), path, "its means are not finite")
+            return fitted
     except ModelFileError:
         raise
     except PermissionError:
@@ -321,11 +327,13 @@ def _array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: A
     return np.asarray(array)
 
 
-def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, path: Any) -> VerticalMixture:
-    """Return the fitted estimator."""
+def _assemble(
+    archive: zipfile.ZipFile, about: Description, network: Network, part: PartOf | None, path: Any
+) -> Fitted:
+    """Return the fit of an archive."""
     k = about.n_components
     _check(about.n_views in (1, len(about.hubs)), path, "its roots are not those of its weights")
-    model, summation, density = _estimator(about, network, path, is_part="part.json" in archive.namelist())
+    parameters, summation, density = _parameters(about, network, path, is_part=part is not None)
     shapes = [density.block_shapes(k, len(hub.columns), hub.members) for hub in network.named_hubs()]
     n_bytes = 8 * sum(math.prod(shape) for own in shapes for shape in own.values())
     _check(n_bytes <= LARGEST_ARRAYS, path, f"its arrays would take {n_bytes:,} bytes")
@@ -343,80 +351,80 @@ def _assemble(archive: zipfile.ZipFile, about: Description, network: Network, pa
             raise ModelFileError(f"expected a model in {path}, got one whose parameters are wrong: {error}") from None
     table = _array(archive, "traffic", (len(network.agents), 4), np.int64, path)
     _check(bool((table >= 0).all()), path, "less than nothing was sent")
-    fit = MixtureFit(
-        Mixture(density, weights, tuple(blocks)),
-        tuple(np.array([bound]) for bound in about.lower_bounds),
-        about.converged,
-        (),
-        Traffic(network.agents, table, about.rounds),
-    )
-    _take_families(model, about, network, density, path)
-    model._keep(network, summation, model._settings(), about.seed, Units(), fit, fit.traffic)
+    scale = None
     if about.parameters.standardize:
-        model.scale_ = _array(archive, "scale", (about.n_features,), np.float64, path)
-        _check(bool((model.scale_ > 0).all()), path, "a scale is not positive")
-    model.n_features_in_ = about.n_features
-    names = about.feature_names
-    if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)
-        if isinstance(about.on, list):  # the parties are those of the tables, also in a later fit
-            model.partition, model.on_ = None, tuple(about.on)
-            model._held = {str(party): [names[c] for c in held] for party, held in model.partition_.items()}
-        if isinstance(about.read_as, dict):
-            model.read_as_ = about.read_as
-        if isinstance(about.gaps, dict):
-            model.gaps_ = {name: tuple(words) for name, words in about.gaps.items()}
-    model.repairs_ = [Repair(f.iteration, f.component, f.party, f.reason, f.restarted) for f in about.repairs]
-    model._stream, model._stream_is_lost = None, about.is_stream
+        scale = _array(archive, "scale", (about.n_features,), np.float64, path)
+        _check(bool((scale > 0).all()), path, "a scale is not positive")
+    names, on = about.feature_names, None
+    if names is not None and isinstance(about.on, list):  # the parties are those of the tables, also in a later fit
+        parameters["partition"], on = None, tuple(about.on)
+    certificate = None
     if about.gain is not None and about.disagreement is not None:
         gain = math.inf if isinstance(about.gain, str) else about.gain
         more = about.mean_disagreement, about.split, about.log_likelihood, tuple(about.effective_rows)
-        model.certificate_ = Certificate(gain, about.disagreement, *more)
-        model.disagreement_ = about.disagreement
-        if about.log_likelihood is not None:
-            model.log_likelihood_ = about.log_likelihood
-    if isinstance(about.rows, RowsOf):
-        model.rows_ = msgspec.convert(msgspec.to_builtins(about.rows), RowSummary)
+        certificate = Certificate(gain, about.disagreement, *more)
     found = about.findings
-    model.verdict_ = [NOT_JUDGED] if found is None else [Finding(*msgspec.structs.astuple(one)) for one in found]
-    return model
+    findings = [NOT_JUDGED] if found is None else [Finding(*msgspec.structs.astuple(one)) for one in found]
+    gaps = about.gaps if names is not None and isinstance(about.gaps, dict) else {}
+    return Fitted(
+        mixture=Mixture(density, weights, tuple(blocks)),
+        network=network,
+        summation=summation,
+        seed=about.seed,
+        lower_bounds=tuple(np.array([bound]) for bound in about.lower_bounds),
+        converged=about.converged,
+        traffic=Traffic(network.agents, table, about.rounds),
+        judgement=Judgement(findings=findings),
+        repairs=tuple(Repair(*msgspec.structs.astuple(one)) for one in about.repairs),
+        certificate=certificate,
+        disagreement=None if certificate is None else certificate.disagreement,
+        scale=scale,
+        names=None if names is None else tuple(names),
+        on=on,
+        read_as=about.read_as if names is not None and isinstance(about.read_as, dict) else {},
+        gaps={name: tuple(words) for name, words in gaps.items()},
+        rows=msgspec.convert(msgspec.to_builtins(about.rows), RowSummary) if isinstance(about.rows, RowsOf) else None,
+        is_stream_lost=about.is_stream,
+        part=part,
+        estimator=about.estimator,
+        parameters=parameters,
+        **_families(about, network, density, path),
+    )
 
 
-def _estimator(
+def _parameters(
     about: Description, network: Network, path: Any, *, is_part: bool
-) -> tuple[VerticalMixture, Summation, Density]:
-    """Return the unfitted estimator, its summation and its density."""
-    arguments: dict[str, Any] = msgspec.structs.asdict(about.parameters)
+) -> tuple[dict[str, Any], Summation, Density]:
+    """Return the arguments of the estimator, its summation and the density of the fit."""
+    found: dict[str, Any] = {"n_components": about.n_components, **msgspec.structs.asdict(about.parameters)}
+    has_families, is_gaussian = isinstance(about.categories, list), about.estimator == "VerticalGaussianMixture"
+    own = ["covariance_type", "reg_covar", "shrinkage"]
     try:
         summation, density = make_summation(about.summation), make_density(about.density)
-        arguments |= {
-            "partition": network.named_columns(),
-            "graph": "star" if network.is_star else network.named_graph(),
-            "summation": summation,
-        }
-        model: VerticalMixture
-        if about.estimator != "VerticalGaussianMixture" and not isinstance(about.categories, list):
-            del arguments["standardize"]
-        if about.estimator == "VerticalGaussianMixture":
-            own = {name: getattr(density, name) for name in ("covariance_type", "reg_covar", "shrinkage")}
-            model = VerticalGaussianMixture(about.n_components, **own, **arguments)
-        elif isinstance(about.categories, list) and isinstance(density, Mixed):
-            own = {
-                name: getattr(density, name) for name in ("covariance_type", "reg_covar", "shrinkage", "smoothing")
-            }
-            families = {
-                party: dict(zip(held, density.families_of([party]), strict=True))
+        found["partition"] = network.named_columns()
+        found["graph"] = "star" if network.is_star else network.named_graph()
+        found["summation"] = summation
+        if is_gaussian:
+            if not isinstance(density, Gaussian):
+                raise TypeError(f"expected a Gaussian density for {about.estimator}, got {density!r}")
+            found |= {name: getattr(density, name) for name in own}
+            make_gaussian(*(found[name] for name in own), standardize=found["standardize"])
+        elif has_families and isinstance(density, Mixed):
+            found |= {name: getattr(density, name) for name in [*own, "smoothing"]}
+            found["families"] = {
+                column: text
                 for party, held in network.named_columns().items()
+                for column, text in zip(held, density.families_of([party]), strict=True)
             }
-            own["families"] = {column: text for held in families.values() for column, text in held.items()}
-            model = VerticalMixture(about.n_components, **own, **arguments)
         else:
-            model = VerticalMixture(about.n_components, density=density, **arguments)
-        # Both raise for values that no fit accepts.
-        model._settings()
-        model._init_params()
+            found["density"] = density
+            if not has_families:
+                del found["standardize"]
+        # These raise for values that no fit accepts.
+        make_settings(density, *(found[name] for name in ("n_components", "tol", "max_iter", "accelerate")))
+        check_choice("init_params", found["init_params"], STARTS)
         if not is_part:  # a part knows only its own party of the network
             summation.check(network)
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(f"expected a model in {path}, got arguments that are wrong: {error}") from None
-    return model, summation, density
+    return found, summation, density

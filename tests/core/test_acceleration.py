@@ -73,7 +73,7 @@ def test_parameters_survive_the_way_through_vectors(kind):
     model = VerticalGaussianMixture(3, partition=blobs.partition, covariance_type=kind, random_state=0).fit(
         blobs.data
     )
-    blocks = model._mixture.blocks
+    blocks = model.fitted_.mixture.blocks
     point = make_point(model.weights_, blocks, density)
     weights, found = take_point(point, blocks, density)
     np.testing.assert_allclose(weights, model.weights_, rtol=1e-12)

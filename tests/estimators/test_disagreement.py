@@ -34,7 +34,8 @@ def test_it_is_what_agents_have_in_their_last_sums(summation, arguments):
     X = overlapping(6)[::10]
     agents, network = make_study(nx.path_graph(6), X, summation=summation, **arguments)
     agreement = agents[0].identity.agreement
-    simulated = simulate(X, network, agreement, [Given()] * 6, Progress(0, None))
+    problem = make_problem(X, network, summation, agreement.settings.density)
+    simulated = simulate(problem, agreement, [Given()] * 6, Progress(0, None))
     real = run(agents).agents
     largest, mean, split = compare([real[hub.root].model.responsibilities for hub in network.hubs])
     assert largest > 1e-4, "so that there is something to report"
@@ -60,8 +61,8 @@ def overlapping(n_parties):
 def test_sums_that_continue_do_not_report_fresh_ones(engine):
     X = overlapping(12)
     model = fitted(X, Consensus("auto"), engine=engine, init_params="random_from_data")
-    problem = make_problem(X, model._network, Consensus("auto"), model._mixture.density)
-    fresh = certify(problem, model._mixture, model._settings())
+    problem = make_problem(X, model.fitted_.network, Consensus("auto"), model.fitted_.mixture.density)
+    fresh = certify(problem, model.fitted_.mixture, model.check_arguments()._settings())
     assert model.disagreement_ == model.certificate_.disagreement > 5 * fresh.disagreement
     assert model.certificate_.mean_disagreement > 5 * fresh.mean_disagreement
     assert model.certificate_.gain == fresh.gain

@@ -236,7 +236,7 @@ def test_traffic_of_a_fit_adds_up_by_hand(X):
     model = fitted(X, init_params="random", n_init=2)
     # Numbers for two components, whether to stop, the smallest bound, who found one of the two broken; a header.
     each = 8 * 300 * 2 + 8 * (2 + 2) + 68
-    meeting = meeting_traffic(model._network, 300, 0)
+    meeting = meeting_traffic(model.fitted_.network, 300, 0)
     assert (meeting.messages, meeting.rounds) == (12, 2)
     assert model.traffic_.messages % 6 == 0
     assert model.traffic_.bytes - meeting.bytes == (model.traffic_.messages - 12) * each
@@ -246,9 +246,9 @@ def test_traffic_of_a_fit_adds_up_by_hand(X):
     assert one.traffic_.per_agent["server"].messages_sent == 3 * (one.n_iter_ + 1) + 6
 
     hubs = fitted(X, init_params="random", graph="path", hops=1, summation=Consensus(7))
-    before = pooling_traffic(hubs._network, 300).bytes
+    before = pooling_traffic(hubs.fitted_.network, 300).bytes
     assert before == 8 * 300 * (2 + 1) + 2 * 68
-    before += meeting_traffic(hubs._network, 300, 1).bytes
+    before += meeting_traffic(hubs.fitted_.network, 300, 1).bytes
     assert hubs.traffic_.bytes == before + (hubs.n_iter_ + 1) * (2 * (4800 + 68) + 7 * 4 * each)
 
 

@@ -268,7 +268,7 @@ def test_a_stream_counts_what_is_pooled(X):
     sent = [contents(model.partial_fit(X).traffic_) for _ in range(2)]
     pooled = 8 * 400 * 3  # the bank's two columns and the post's one travel to the shop
     assert sent[1] - sent[0] == pooled + 2 * 8 * 400 * 2 + 2 * 4 * 8 * (400 * 2 + 4)
-    assert 2 * sent[0] - sent[1] == contents(meeting_traffic(model._network, 400, 1)), "they meet once"
+    assert 2 * sent[0] - sent[1] == contents(meeting_traffic(model.fitted_.network, 400, 1)), "they meet once"
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was(X):

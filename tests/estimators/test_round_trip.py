@@ -10,8 +10,10 @@ import pytest
 
 import vpem
 from vpem import VerticalGaussianMixture, VerticalMixture
-from vpem.estimators.coding import UnseenWarning
+from vpem.estimators.checks import shared_seed
 from vpem.estimators.frames import typed
+from vpem.model.category_codes import UnseenWarning
+from vpem.model.evaluation import draw
 from vpem.tables import ArrowTable, join
 
 N = 200
@@ -187,7 +189,7 @@ def test_dicts_of_tables_are_drawn_as_dicts_of_tables(kind, tmp_path):
         assert np.isfinite(own.score(drawn))  # the same names and words go in again
         assert fitted(drawn, on="customer").partition_ == model.partition_
         # The rows are those that the model draws as numbers.
-        numbers, same = own._draw(50)
+        numbers, same = draw(own.fitted_, 50, shared_seed(own.random_state))
         np.testing.assert_array_equal(labels, same)
         np.testing.assert_allclose(bank["income"], numbers[:, 0])
         assert bank["job"].tolist() == [model.categories_["job"][int(code)] for code in numbers[:, 1]]

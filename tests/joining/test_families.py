@@ -99,7 +99,7 @@ def same(one, other, **close):
     assert one.families_ == {str(name): text for name, text in other.families_.items()}
     assert one.categories_ == other.categories_
     np.testing.assert_allclose(one.weights_, other.weights_, **close)
-    for mine, its in zip(one._mixture.blocks, other._mixture.blocks, strict=True):
+    for mine, its in zip(one.fitted_.mixture.blocks, other.fitted_.mixture.blocks, strict=True):
         for name in ("means", "covariances", "others", "structure"):
             np.testing.assert_allclose(mine.arrays[name], its.arrays[name], **close)
 

@@ -84,7 +84,7 @@ def check_left_out(clinics, found, how):
         expected = [f"{left_out} of {len(X)} rows"] if how == "outer" else []
         assert [sentence[: len(expected[0])] for sentence in sentences] == expected
         effective = np.nansum(fit.responsibilities, axis=0)  # of used rows, which all parties have
-        assert fit.model._facts.effective_rows == pytest.approx(effective)
+        assert fit.model.fitted_.judgement.facts.effective_rows == pytest.approx(effective)
         assert f'"rows":{len(used)},' in (folder / "report.html").read_text().replace(": ", ":")
     whole = assemble([clinics.folder / name / "results" / "model.vpem" for name in NAMES])
     del whole.feature_names_in_

@@ -1,6 +1,5 @@
 """Figures of what the clusters are: their numbers are the model's, and they show themselves."""
 
-import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from matplotlib.patches import Ellipse
 from matplotlib.text import Text
 
 import vpem
+from fits import judged
 from test_own_density import Gamma
 from vpem import Finding, VerticalGaussianMixture, VerticalMixture, figures
 from vpem.datasets import make_vertical_blobs
@@ -174,7 +174,7 @@ def test_categories_have_places_and_no_ellipses(people, pair, with_rows):
     model, table = people
     figure = figures.plot_features(model, *pair, table if with_rows else None)
     assert inside(figure)
-    axes, found = figure.axes[0], model._profile()
+    axes, found = figure.axes[0], model.fitted_.profile
     assert not [patch for patch in axes.patches if isinstance(patch, Ellipse)]
     columns = [list(table).index(name) for name in pair]
     for number, (name, axis) in enumerate(zip(pair, (axes.xaxis, axes.yaxis), strict=True)):
@@ -236,13 +236,12 @@ def test_blue_is_above_everyone_and_orange_below(people):
 
 @pytest.mark.parametrize("verdict", ["green", "amber", "not judged"])
 def test_how_sure_the_model_is_comes_with_the_verdict(people, verdict):
-    model, table = copy.copy(people[0]), people[1]
     findings = {
         "green": [],
         "amber": [Finding("x", "amber", "Something.", "else")],
         "not judged": [Finding("not_judged", "note", "Not.", "")],
     }
-    model.verdict_ = findings[verdict]
+    model, table = judged(people[0], findings[verdict]), people[1]
     axes = figures.plot_certainty(model, table).axes[0]
     assert f"{model.certainty(table).sure_share:.1%} of 400 rows have a component above 95%" in axes.get_title()
     assert axes.get_title().endswith(f"right if the model is; verdict on the fit: {verdict}")

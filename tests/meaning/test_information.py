@@ -70,7 +70,7 @@ def test_every_covariance_type_agrees_with_drawing(family):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(c, 1 + c / 3, (200, 3)) for c in (0, 2, 5)])
     model = VerticalGaussianMixture(3, partition=[[0, 1, 2]], covariance_type=family, random_state=0).fit(X)
-    weights, density, [block], _ = model._parts()
+    weights, density, [block], _ = model.fitted_.parts
     for place, exact in enumerate(column_information(weights, density, block)):
         drawn = block_information(weights, density, block, [place], seed=place)
         assert abs(drawn.nats - exact.nats) < 5 * drawn.error + 1e-9

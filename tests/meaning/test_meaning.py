@@ -179,7 +179,7 @@ def test_tails_of_the_models_own_rows_are_uniform_whatever_their_gaps(model):
     rows[:1000, :2] = rows[1000:2000, 4] = np.nan
     rows[2000:2300, :4] = np.nan
     scores = model.score_samples(pd.DataFrame(rows, columns=NAMES))
-    tails, _ = meaning.typicality(*model._parts(), rows, scores)
+    tails, _ = meaning.typicality(*model.fitted_.parts, rows, scores)
     for part in (slice(0, 1000), slice(1000, 2000), slice(2000, 2300), slice(2300, 4000)):
         share = np.array([(tails[part] <= level).mean() for level in (0.1, 0.5, 0.9)])
         assert np.abs(share - [0.1, 0.5, 0.9]).max() < 0.08

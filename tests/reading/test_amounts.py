@@ -103,7 +103,7 @@ def test_a_data_frame_is_not_changed_and_amounts_are_no_categories():
     with pytest.raises(ValueError, match=r"'rate': expected numbers or words, got texts that are amounts.*'0%'"):
         VerticalMixture(2).fit(frame)
     model = VerticalMixture(2, families={"rate": "categorical"}).fit(frame.replace({"rate": {"9%": "8%"}}))
-    assert "35%" in model._coding.labels[0]
+    assert "35%" in model.fitted_.coding.labels[0]
 
 
 NUMBERS = st.floats(-1e9, 1e9, allow_nan=False).map(lambda value: round(value, 2))

@@ -8,6 +8,7 @@ import pytest
 from vpem import VerticalGaussianMixture
 from vpem.core.rows import row_chunks
 from vpem.datasets import make_vertical_blobs
+from vpem.meaning import make_certainty
 from vpem.report import describe, write_report
 from vpem.report.bins import SMALLEST_COUNT, hide_small
 from vpem.report.clusters import certainty_card, importance_card, without_small
@@ -46,7 +47,7 @@ def test_profiles_are_the_models(cancer):
 
 def test_importance_is_the_models(cancer):
     model, _ = cancer
-    found = importance_card(model, 569)
+    found = importance_card(model.fitted_, 569)
     parties = model.importance(by="party").set_index("party")
     assert found["entropy"] == pytest.approx(-model.weights_ @ np.log(model.weights_), abs=5e-4)
     for party, (nats, error) in zip(model.partition_, found["party_nats"], strict=True):
@@ -58,7 +59,7 @@ def test_certainty_is_the_models_but_for_small_counts():
     blobs = make_vertical_blobs(400, 2, 2, 3, random_state=0)
     X = blobs.data * 0.35 + np.random.default_rng(0).normal(size=blobs.data.shape)
     model = VerticalGaussianMixture(3, partition=blobs.partition, random_state=0, max_iter=500).fit(X)
-    expected, found = model.certainty(X), certainty_card(model, X)["certainty"]
+    expected, found = model.certainty(X), certainty_card(model.certainty(X), model.weights_)["certainty"]
     assert found["counts"] == hide_small(expected.counts).tolist()
     assert ((expected.counts > 0) & (expected.counts < SMALLEST_COUNT)).any(), "or else nothing was hidden"
     assert found["left_out"] == pytest.approx(1 - hide_small(expected.counts).sum() / 400, abs=1e-4)
@@ -110,18 +111,15 @@ def test_nothing_is_told_of_a_few_rows():
     assert found["certainty"] is None
     assert found["party_nats"] == []
     assert all(feature["everyone"] is None for feature in found["features"])
-    assert without_small(model, 4) is model
+    fitted = model.fitted_
+    assert without_small(fitted, 4) is fitted
 
 
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.5, 0.97, 1.0])
-def test_shares_do_not_count_a_few_rows(share, monkeypatch):
-    blobs = make_vertical_blobs(100, 2, 1, 2, random_state=0)
-    model = VerticalGaussianMixture(2, random_state=0).fit(blobs.data)
+def test_shares_do_not_count_a_few_rows(share):
     responsibilities = np.repeat([[1.0, 0.0], [0.6, 0.4]], [round(100 * share), round(100 * (1 - share))], axis=0)
-    there = np.ones(100, dtype=bool)
-    monkeypatch.setattr(type(model), "_evaluate", lambda self, X: iter([(responsibilities, None, there)]))
     expected = {0.0: ["less than", 0.05], 0.03: ["less than", 0.05], 0.5: ["", 0.5]}
-    found = certainty_card(model, blobs.data)["certainty"]["sure"]
+    found = certainty_card(make_certainty(responsibilities), np.full(2, 0.5))["certainty"]["sure"]
     assert found == expected.get(share, ["more than", 0.95])
 
 
@@ -129,7 +127,7 @@ def test_certainty_reads_some_rows_at_a_time(small_chunks):
     blobs = make_vertical_blobs(300, 2, 2, 2, random_state=0)
     model = VerticalGaussianMixture(2, partition=blobs.partition, random_state=0).fit(blobs.data)
     assert len(list(row_chunks(0, 300, 4))) > 1
-    assert sum(map(sum, certainty_card(model, blobs.data)["certainty"]["counts"])) > 280
+    assert sum(map(sum, certainty_card(model.certainty(blobs.data), model.weights_)["certainty"]["counts"])) > 280
 
 
 # In the browser

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from fits import judged
 from vpem import VerticalGaussianMixture
 from vpem.datasets import load_breast_cancer_parties
 from vpem.meaning import compare_models
@@ -27,8 +28,8 @@ def fitted():
     }
     for model in models.values():
         model.fit(data.data)
-    models["two"].verdict_ = []
-    models["four"].verdict_ = [Finding("x", "note", "a note", ""), Finding("y", "red", "<i>bad</i>", "fewer")]
+    found = [Finding("x", "note", "a note", ""), Finding("y", "red", "<i>bad</i>", "fewer")]
+    models |= {"two": judged(models["two"], []), "four": judged(models["four"], found)}
     return models, data.data
 
 
@@ -129,7 +130,7 @@ def test_models_of_different_columns_do_not_compare(visit, tmp_path, fitted):
 
 def test_a_model_without_a_verdict_is_not_judged(visit, tmp_path):
     old = VerticalGaussianMixture(2, random_state=0).fit(np.random.default_rng(0).normal(size=(60, 3)))
-    old.verdict_ = [NOT_JUDGED]
+    old = judged(old, [NOT_JUDGED])
     X = old.sample(40)[0]
     found = compare_models({"one": old, "other": old}, [X, X])
     assert [facts["verdict"] for facts in found.facts] == [None, None]

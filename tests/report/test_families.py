@@ -43,7 +43,7 @@ def test_categories_are_bars_and_zeros_a_spike(visit, tmp_path):
         assert sorted(page.locator(f"{select} option").all_inner_texts()) == ["age", "spent", "visits"]
     data = page.evaluate("data.features.find((feature) => feature.name === 'spent')")
     for share, curve in zip(
-        model._mixture.density.point_mass(model._mixture.blocks[1], 0), data["curves"], strict=True
+        model.fitted_.mixture.density.point_mass(model.fitted_.mixture.blocks[1], 0), data["curves"], strict=True
     ):
         curve = np.array(curve)
         spike = curve.argmax()

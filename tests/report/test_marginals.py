@@ -17,7 +17,7 @@ def test_curves_are_normal_and_correlations_those_of_the_dense_covariance(covari
     ).fit(blobs.data)
     dense = model.covariance_matrix()
     columns = [hub.columns for hub in model.hubs_]
-    density, blocks = model._mixture.density, model._mixture.blocks
+    density, blocks = model.fitted_.mixture.density, model.fitted_.mixture.blocks
     for block, held in zip(blocks, columns, strict=True):
         assert component_curves(density, block, 1, np.array([-3.0, 3.0])) is None, "they are normal curves"
         found = density.correlations(block)

@@ -1,6 +1,5 @@
 """The report in a real browser, offline; and what must not be in it."""
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -10,14 +9,16 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from fits import changed, judged
 from vpem import VerticalGaussianMixture, figures, load, save
 from vpem.core.decisions.repair import Repair
 from vpem.datasets import make_network_mixture, make_vertical_blobs
 from vpem.models import NOT_JUDGED
 from vpem.report import describe, features, make_report, write_report
 from vpem.report import page as report
+from vpem.report.page import write_page
 from vpem.tables import join
-from vpem.verdict import Finding, colour
+from vpem.verdict import Finding, colour, in_study
 
 DRAWN = ["certainty", "marginals", "pairs", "covariances", "trajectory", "agreement", "network"]
 SECTIONS = ["verdict", "facts", "profiles", "importance", *DRAWN[:4], "rows", *DRAWN[4:], "traffic", "settings"]
@@ -259,8 +260,7 @@ def test_cards_without_an_empty_half(visit, cancer_page, tmp_path):
     ],
 )
 def test_words_for_a_disagreement_fit_its_size(visit, tmp_path, cancer, size, words):
-    model = copy.copy(cancer[0])
-    model.disagreement_ = size
+    model = changed(cancer[0], disagreement=size)
     write_report(model, cancer[1].data, tmp_path / "page.html")
     told = visit(tmp_path / "page.html").locator("#agreement .about").inner_text()
     assert words in told
@@ -282,8 +282,7 @@ def finding(severity, sentence="s", remedy="r", code="few_rows"):
     ],
 )
 def test_the_verdict_is_the_first_card(visit, tmp_path, cancer, findings, colour, words):
-    model = copy.copy(cancer[0])
-    model.verdict_ = findings
+    model = judged(cancer[0], findings)
     write_report(model, cancer[1].data, tmp_path / "page.html")
     page = visit(tmp_path / "page.html")
     assert page.locator("main section").evaluate_all("all => all.map(one => one.id)") == SECTIONS
@@ -311,8 +310,7 @@ def test_the_verdict_is_the_models_own(cancer):
 
 
 def test_a_file_without_a_verdict_is_not_judged(cancer, tmp_path):
-    model = copy.copy(cancer[0])
-    model.verdict_ = [NOT_JUDGED]
+    model = judged(cancer[0], [NOT_JUDGED])
     save(model, tmp_path / "model")
     model = load(tmp_path / "model")
     X = model.sample(50)[0]
@@ -470,8 +468,8 @@ def test_figures_follow_the_width(visit, cancer_page):
 
 
 def test_repairs_are_told(visit, tmp_path, cancer):
-    model, data = copy.copy(cancer[0]), cancer[1].data
-    model.repairs_ = [Repair(3, 1, "worst", "starved"), Repair(4, 0, "mean", "collapsed", False)]
+    repairs = (Repair(3, 1, "worst", "starved"), Repair(4, 0, "mean", "collapsed", False))
+    model, data = changed(cancer[0], repairs=repairs), cancer[1].data
     write_report(model, data, tmp_path / "page.html")
     rows = visit(tmp_path / "page.html").locator("#repairs tbody tr").all_inner_texts()
     assert [row.split("\t") for row in rows] == [
@@ -483,8 +481,9 @@ def test_repairs_are_told(visit, tmp_path, cancer):
 def test_a_partys_page_is_about_its_own_part(visit, cancer, tmp_path):
     _, data = cancer
     model = VerticalGaussianMixture(2, partition={"north": list(range(10))}, random_state=0).fit(data.data[:, :10])
-    model.others = ["east", "south"]  # as `vpem join` says it
-    write_report(model, data.data[:, :10], tmp_path / "part.html", title="tumours: columns of north")
+    X, about = data.data[:, :10], {"title": "tumours: columns of north", "wording": in_study}
+    others = ["east", "south"]  # as `vpem join` says it
+    write_page(model.fitted_, X, tmp_path / "part.html", others=others, **about)
     page = visit(tmp_path / "part.html")
     assert page.text_content("#lead").startswith("One party's part of a mixture that 3 parties fitted together")
     facts = page.text_content("#facts")

@@ -104,7 +104,7 @@ def test_components_of_one_row_and_starts_far_apart():
     X = np.vstack([rng.normal(size=(60, 2)), [[50.0, 50.0]]])
     assert "one_row" in codes(fitted(X, 2, partition=[[0], [1]]))
     model = fitted(rng.normal(size=(200, 4)), 5, n_init=5, init_params="random_from_data", tol=1e-5, max_iter=300)
-    bounds = sorted(model._facts.start_bounds, reverse=True)
+    bounds = sorted(model.fitted_.judgement.facts.start_bounds, reverse=True)
     assert len(bounds) == 5
     assert ("starts_apart" in codes(model, "amber")) == (bounds[0] - bounds[1] > 1e-3)
 
@@ -150,7 +150,7 @@ def test_the_exact_likelihood_and_the_disagreement_are_those_of_naive_numpy():
     blobs = make_vertical_blobs(400, 4, 1, 3, separation=1.5, random_state=1)
     X = blobs.data
     model = fitted(X, 3, graph="path", summation=Consensus(2), max_iter=30)
-    certificate, W = model.certificate_, Consensus(2).matrix(model._network)
+    certificate, W = model.certificate_, Consensus(2).matrix(model.fitted_.network)
     own = np.array(
         [
             [
@@ -186,8 +186,9 @@ def test_agents_come_to_the_same_verdict():
     arguments = {"graph": "path", "summation": Consensus(3), "max_iter": 5, "n_init": 3}
     one, other = (fitted(X, 2, engine=engine, **arguments) for engine in ("simulation", "agents"))
     assert [finding.code for finding in one.verdict_] == [finding.code for finding in other.verdict_]
-    assert len(one._facts.start_bounds) == 3
-    assert other._facts.start_bounds == pytest.approx(one._facts.start_bounds, rel=1e-9)
+    bounds, same = (model.fitted_.judgement.facts.start_bounds for model in (one, other))
+    assert len(bounds) == 3
+    assert same == pytest.approx(bounds, rel=1e-9)
 
 
 @pytest.mark.parametrize("family", ["categorical", "counts", "zeros"])

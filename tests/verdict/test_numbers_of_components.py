@@ -82,7 +82,7 @@ def test_the_agreement_of_starts_is_that_of_their_labels():
     model = fits[-1]
     expected = {round(adjusted_rand_score(model.predict(X), one.predict(X)), 9) for one in fits}
     (finding,) = (one for one in model.verdict_ if one.code == "starts_apart")
-    found = {round(one, 9) for one in model._facts.start_agreement}
+    found = {round(one, 9) for one in model.fitted_.judgement.facts.start_agreement}
     assert len(expected) > 1
     assert expected <= found
     assert f"lowest {min(found):.2f}" in finding.sentence
@@ -157,7 +157,7 @@ def test_copies_and_files_have_the_verdict_and_no_rows(tmp_path):
     X = groups(3)
     model = fitted(X, 8)
     again = pickle.loads(pickle.dumps(model))
-    assert again._sample is None
+    assert again.fitted_.judgement.check is None
     assert again.verdict_ == model.verdict_
     vpem.save(model, tmp_path / "m.vpem")
     assert vpem.load(tmp_path / "m.vpem").verdict_ == model.verdict_

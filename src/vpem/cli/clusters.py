@@ -13,8 +13,8 @@ from vpem.cli.labels import Classes
 from vpem.words import as_count
 
 if TYPE_CHECKING:
-    from vpem import VerticalMixture
     from vpem.meaning import Certainty, Profile
+    from vpem.model.fitted import Fitted
     from vpem.reading import Rows
 
 Labels = Mapping[int, Sequence[str]]
@@ -28,15 +28,15 @@ TOP_COLUMNS = 5
 """Default number of columns for each component if the terminal is too narrow for a table."""
 
 
-def describe_clusters(model: VerticalMixture, top: int) -> None:
+def describe_clusters(fitted: Fitted, top: int) -> None:
     """Print profiles of the components for the most informative columns.
 
     The profiles are a table with a column for each component, or in a narrow terminal a list for each component.
     """
     from vpem.meaning import entropy
 
-    found, nats = model._profile(), [one.nats for one in model._column_information()]
-    names, labels = model._column_names(), model._coding.labels
+    found, nats = fitted.profile, [one.nats for one in fitted.column_information]
+    names, labels = fitted.column_names, fitted.coding.labels
     order = sorted(range(len(names)), key=lambda column: -nats[column])[:top]
     say("")
     rows = [
@@ -81,9 +81,10 @@ def _cell(found: Profile, k: int, column: Any, labels: Labels) -> str:
     return f"{found.text(k, int(column), labels)} ({found.distances[k, column]:+.1f})"
 
 
-def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None) -> None:
+def describe_labels(fitted: Fitted, rows: Rows, classes: Classes | None) -> None:
     """Print known classes, if any, against the components of the fit, for rows with a class and a value."""
     from vpem.metrics import compare_labels
+    from vpem.model.evaluation import evaluate_all
 
     if classes is None:
         return
@@ -92,7 +93,7 @@ def describe_labels(model: VerticalMixture, rows: Rows, classes: Classes | None)
     if not is_there.any():
         say("label: no row with a class has any value")
         return
-    responsibilities = _responsibilities(model, rows.values[is_there])
+    responsibilities = evaluate_all(fitted, fitted.code(rows.values[is_there]))[0]
     given = [str(one) for one, used in zip(known, is_there, strict=True) if used]
     n_components = responsibilities.shape[1]
     found = compare_labels(given, responsibilities.argmax(axis=1), n_components)
@@ -121,26 +122,16 @@ def classes_of(rows: Rows, classes: Classes) -> list[str | None]:
     return [classes.get(one) for one in zip(*(rows.keys or {}).values(), strict=True)]
 
 
-def _responsibilities(model: VerticalMixture, values: Any) -> Any:
-    """Return the responsibilities for an array with the model's columns, without the check of column names."""
-    names = model.__dict__.pop("feature_names_in_", None)
-    try:
-        return model.predict_proba(values)
-    finally:
-        if names is not None:
-            model.feature_names_in_ = names
-
-
-def describe_certainty(model: VerticalMixture, found: Certainty) -> None:
+def describe_certainty(fitted: Fitted, found: Certainty) -> None:
     """Print the certainty of the labels and the components confused most, always together with the verdict."""
-    from vpem.meaning import verdict_of
+    from vpem.meaning import judged
 
     line = (
         f"labels: under the model, {found.sure_share:.1%} of the rows have a component with a probability above 95%"
     )
     pairs = [f"{share:.0%} of the rows of {i} with {j}" for i, j, share in found.confused_pairs(3)]
     say(f"{line}; expected to be confused: {', '.join(pairs)}" if pairs else line)
-    colour, _ = verdict_of(model)
+    colour, _ = judged(fitted.judgement.findings)
     verdict = "was not judged" if colour is None else f"has the verdict {colour}"
     more = "" if colour in (None, "green") else "; vpem show has the reasons"
     say(f"these probabilities hold as far as the model does, whose fit {verdict}{more}")

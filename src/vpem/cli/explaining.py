@@ -68,16 +68,20 @@ def impute(
 
     Example: `vpem impute model.vpem people.csv --id person --deviations -o imputed.csv`
     """
+    from vpem.model.evaluation import impute as fill
+    from vpem.model.evaluation import in_words
+    from vpem.models import load_fitted
+
     check_outputs([output], [model, *tables], endings=TABLES)
     form = make_form(header, separator, decimal, encoding, gaps)
-    fitted = vpem.load(model)
-    names = fitted._column_names()
+    fitted = load_fitted(model)
+    names = fitted.column_names
     values, ids, absent = columns_of(fitted, tables, id_column, form)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values are filled in"))
-    filled, spread = fitted.impute(values, return_std=True)
+    filled, spread = fill(fitted, fitted.code(values))
     columns: dict[str, Any] = {free_name(name, names): texts for name, texts in (ids or {}).items()}
-    columns |= {name: fitted._coding.in_words(place, filled[:, place]) for place, name in enumerate(names)}
+    columns |= in_words(fitted, filled)
     if deviations:
         taken = list(columns)
         columns |= {free_name(f"{name}_deviation", taken): spread[:, place] for place, name in enumerate(names)}
@@ -159,15 +163,13 @@ def _same_rows(
     sources, parts = look_at_all(tables, form), []
     told: set[str] = set()
     for model in models.values():
-        wanted, names = set(model._column_names()), getattr(model, "feature_names_in_", None)
+        wanted = set(model.fitted_.column_names)
         own = [
             source.path
             for source in sources
             if len(tables) == 1 or any({name, f"{source.party}.{name}"} & wanted for name in source.names)
         ]
-        values, ids, _ = columns_of(model, own or tables, id_column, form, told)
-        if names is not None:
-            model.feature_names_in_ = names
+        values, ids, _ = columns_of(model.fitted_, own or tables, id_column, form, told)
         parts.append((values, None if ids is None else list(zip(*ids.values(), strict=True))))
     if any(ids is None for _, ids in parts):
         return [values for values, _ in parts]

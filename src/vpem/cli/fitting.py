@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,26 +85,19 @@ if TYPE_CHECKING:
     from vpem.reading.coding import Codes
 
 
-def fit_model(model: VerticalMixture, rows: Rows, *, quiet: bool = False) -> bool:
-    """Fit with a progress bar; return True if Ctrl-C ended the fit early."""
-    from vpem.estimators.row_counts import count_rows
-
-    present = ~np.isnan(rows.values).all(axis=1)
-    table = table_of(model, rows, present)
+def fit_model(model: VerticalMixture, source: Any, *, quiet: bool = False) -> bool:
+    """Fit a table or a `Source` with a progress bar; return True if Ctrl-C ended the fit early."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vpem.FitWarning)  # the verdict gives more detail
         with FitBar(err, model.max_iter, model.n_init, quiet=quiet) as bar:
-            model.set_params(callback=bar).fit(table)
+            model.set_params(callback=bar).fit(source)
             model.set_params(callback=None)
-    model.feature_names_in_ = np.array(rows.names, dtype=object)
-    model.rows_ = count_rows(rows.values, model._network, model._summation, rows.names, rows)
-    model._judge(replace(model._facts, rows=model.rows_), model._sample)  # again, as findings name columns
     return bar.interrupted
 
 
 def table_of(model: VerticalMixture, rows: Rows, present: Any = slice(None)) -> Any:
     """Return rows as the model's input: an array or, if it has families, a table with the words of the codes."""
-    if not model._has_families:
+    if isinstance(model, vpem.VerticalGaussianMixture):
         return rows.values[present]
     from vpem.tables import CodedTable
 
@@ -160,6 +152,8 @@ def fit(
 
     Gaps and rows that a party lacks are fine. Ctrl-C ends the fit and saves the best model so far.
     """
+    from vpem.estimators.joined import Source
+
     days = said_dates(dates)
     form = make_form(header, separator, decimal, encoding, gaps, days)
     check_choices(covariance=(covariance, COVARIANCES), init=(init, STARTS))
@@ -178,14 +172,12 @@ def fit(
     )
     model.set_params(partition=partition, graph=read_graph(graph, list(partition)))
     _say_beforehand(model, rows)
-    interrupted = fit_model(model, rows)
-    if rows.parties is not None:
-        model.on_ = tuple(rows.keys or ())  # lets the model accept such tables in Python
-    model.read_as_ = rows.read_as
-    model.gaps_ = form.gaps or {}
+    on = None if rows.parties is None else tuple(rows.keys or ())  # lets the model accept such tables in Python
+    table = table_of(model, rows, ~np.isnan(rows.values).all(axis=1))
+    interrupted = fit_model(model, Source(table=table, on=on, rows=rows, gaps=form.gaps or {}))
     vpem.save(model, output)
-    describe(model)
-    describe_labels(model, rows, classes)
+    describe(model.fitted_)
+    describe_labels(model.fitted_, rows, classes)
     say(f"model: {output}")
     _report(model, rows, report, title or _title(tables, components))
     _end(model, interrupted=interrupted, strict=strict)
@@ -245,13 +237,13 @@ def _say_beforehand(model: VerticalMixture, rows: Rows) -> None:
 
 
 def _report(model: VerticalMixture, rows: Rows, path: Path | None, title: str) -> None:
-    from vpem.report import write_report
-
     if path is None:
         return
+    from vpem.report.page import write_page
     from vpem.verdict import in_program
 
-    write_report(model, table_of(model, rows), path, title=title, wording=in_program)
+    fitted = model.fitted_
+    write_page(fitted, fitted.code(rows.values), path, title=title, wording=in_program)
     say(f"report: {path}")
 
 
@@ -283,6 +275,8 @@ def predict(
     - `vpem predict study.toml --party clinic.toml new.csv` (run by every party, with its columns of the same rows)
     """
     from vpem.meaning import make_certainty
+    from vpem.model.evaluation import evaluate_all, unusual_rows
+    from vpem.models import load_fitted
 
     tables = tables or []
     if model.suffix == ".toml":
@@ -294,20 +288,19 @@ def predict(
         raise TableError("expected at least one table of new rows, got none")
     check_outputs([output], [model, *tables], endings=TABLES)
     form = make_form(header, separator, decimal, encoding, gaps)
-    fitted = vpem.load(model)
-    names = fitted._column_names()
+    fitted = load_fitted(model)
     values, ids, absent = columns_of(fitted, tables, id_column, form)
     if absent:
         err.print(plain(f"note: nothing of {', '.join(absent)} in the tables; all their values count as missing"))
-    probabilities = fitted.predict_proba(values)
-    found: dict[str, Any] = {"component": probabilities.argmax(axis=1), "log_density": fitted.score_samples(values)}
+    codes = fitted.code(values)
+    probabilities, log_densities, is_there = evaluate_all(fitted, codes)
+    found: dict[str, Any] = {"component": probabilities.argmax(axis=1), "log_density": log_densities}
     found |= {f"probability_{number}": own for number, own in enumerate(probabilities.T)}
     write(output, {**{free_name(name, found): texts for name, texts in (ids or {}).items()}, **found})
-    is_there = ~np.isnan(values).all(axis=1)
     if is_there.any():
         describe_certainty(fitted, make_certainty(probabilities[is_there]))
     if unusual:
-        describe_unusual(fitted._unusual_rows(values, unusual), names, ids)
+        describe_unusual(unusual_rows(fitted, codes, unusual), fitted.column_names, ids)
     say(f"{len(values):,} rows: {output}")
 
 

@@ -18,7 +18,7 @@ from vpem.reading.problems import MOST_SHOWN, ROW_NUMBER, TableError, check_know
 from vpem.study import read_parties
 
 if TYPE_CHECKING:
-    from vpem import VerticalMixture
+    from vpem.model.fitted import Fitted
     from vpem.reading import Rows, Source
     from vpem.reading.coding import Codes
 
@@ -97,7 +97,7 @@ def number_of_rounds(text: str | None) -> int | Literal["auto"] | None:
 
 
 def columns_of(
-    fitted: VerticalMixture,
+    fitted: Fitted,
     tables: list[Path],
     id_column: str | None,
     form: Form | None = None,
@@ -107,16 +107,11 @@ def columns_of(
 
     Columns are in the model's order; those of absent parties are NaN. Notes in `told` are not printed again.
     """
-    from vpem.estimators.coding import word_names
     from vpem.reading import join, look_at_all, read
 
-    wanted = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
-    codes = fitted._has_families and word_names(fitted)
-    if hasattr(fitted, "feature_names_in_"):
-        fitted._told_names = wanted
-        del fitted.feature_names_in_
-    read_as = getattr(fitted, "read_as_", {})
-    gaps = getattr(fitted, "gaps_", None) if form is None or form.gaps is None else form.gaps
+    wanted, read_as = list(fitted.names or ()), fitted.read_as
+    codes = fitted.families is not None and fitted.word_names
+    gaps: Any = fitted.gaps if form is None or form.gaps is None else form.gaps
     sources = look_at_all(tables, replace(form or Form(), dates=dates_of(read_as), gaps=gaps or None))
     ids, _ = find_names(sources, id_column, form=form)
     if len(tables) > 1:
@@ -136,7 +131,7 @@ def columns_of(
             place.setdefault(name if name in wanted else f"{party}.{name}", rows.names.index(name))
     values, absent = np.full((len(rows.values), len(wanted)), np.nan), []
     missing: list[str] = []
-    for owner, held in fitted.partition_.items():
+    for owner, held in fitted.partition.items():
         there = [column for column in held if wanted[column] in place]
         if not there:
             absent.append(str(owner))
@@ -168,22 +163,22 @@ def _compare_units(name: str, fitted: str, found: str) -> None:
         err.print(f"[yellow]note:[/yellow] {plain(note)}", highlight=False)
 
 
-def _as_fitted(fitted: VerticalMixture, column: int, values: Any, rows: Rows, name: str) -> Any:
+def _as_fitted(fitted: Fitted, column: int, values: Any, rows: Rows, name: str) -> Any:
     """Return one column with words encoded as in the fit; words unknown to the fit become missing."""
-    from vpem.estimators.coding import Coding
+    from vpem.model.category_codes import Coding
 
     if name not in rows.words:
-        if column not in fitted._coding.labels or column in fitted._coding.numbers:
+        if column not in fitted.coding.labels or column in fitted.coding.numbers:
             return values
         try:
-            return fitted._coding.code_numbers(column, values, name)
+            return fitted.coding.code_numbers(column, values, name)
         except ValueError as error:
             raise TableError(str(error)) from None
-    if column not in fitted._coding.labels:
+    if column not in fitted.coding.labels:
         raise TableError(
             f"expected numbers in the model's column {name!r}, got words, such as {rows.words[name][0]!r}"
         )
-    own = Coding({0: fitted._coding.labels[column]})
+    own = Coding({0: fitted.coding.labels[column]})
     found, unseen = own.code_rows(values[:, None], {0: rows.words[name]}, [name])
     if unseen:
         shown = unseen[0].removeprefix(f"{name!r}: ")

@@ -55,6 +55,7 @@ from vpem.reading import TABLES, TableError, write
 
 if TYPE_CHECKING:
     from vpem import CollapsedComponentError, VerticalMixture
+    from vpem.model.fitted import Fitted
     from vpem.reading import Rows
 
 WORTH_POOLING = 0.02
@@ -167,37 +168,39 @@ class _Search:
         """Fit with each number of components, print a comparison, and return the results of each."""
         from sklearn.base import clone
 
-        interrupted, best = False, self.model
+        best: Fitted | None = None
+        interrupted = False
         for size in sizes:
             own = clone(self.model).set_params(n_components=size)
             try:
-                interrupted = fit_model(own, self.rows, quiet=size != sizes[0])
+                interrupted = fit_model(own, self.table, quiet=size != sizes[0])
                 if interrupted:
                     err.print(f"ended at {size} components; what follows is of smaller ones")
                     break
-                self.found.append(self._numbers(own))
+                self.found.append(self._numbers(own.fitted_))
                 if found_best(self.found) == size:
-                    best = own
+                    best = own.fitted_
             except vpem.CollapsedComponentError as error:  # fits with other numbers of components may succeed
                 self.collapsed[size] = error
                 self.found.append({"components": size, **dict.fromkeys(self._names()), "collapsed": True})
         if interrupted and len(self.found) == len(self.collapsed):
             raise typer.Exit(INTERRUPTED)
         self._tell()
-        _tell_pooling(best, self.table)
+        if best is not None:
+            _tell_pooling(best, best.code(self.rows.values[self.is_present]))
         return self.found
 
     def _names(self) -> list[str]:
         held, rand = ["held_out"] * bool(self.n_folds), ["adjusted_rand"] * (self.classes is not None)
         return [*NAMES, "log_likelihood", *held, *rand]
 
-    def _numbers(self, fitted: VerticalMixture) -> dict[str, Any]:
+    def _numbers(self, fitted: Fitted) -> dict[str, Any]:
         """Return the criteria of one fit."""
-        if not fitted._has_families:
-            del fitted.feature_names_in_
-        criteria = {name: getattr(fitted, name)(self.table) for name in NAMES}
-        size = len(fitted.weights_)
-        found = {"components": size, **criteria, "log_likelihood": fitted.score(self.table)}
+        from vpem.model.evaluation import measure_fit
+
+        measured = measure_fit(fitted, fitted.code(self.rows.values[self.is_present]), with_icl=True)
+        criteria, size = {name: getattr(measured, name) for name in NAMES}, fitted.n_components
+        found = {"components": size, **criteria, "log_likelihood": measured.score}
         if self.n_folds:
             self.held_out[size] = self._hold_out(fitted)
             found["held_out"] = float(self.held_out[size].mean())
@@ -205,17 +208,20 @@ class _Search:
             found["adjusted_rand"] = self._agreement(fitted, self.classes)
         return {**found, "collapsed": False}
 
-    def _agreement(self, fitted: VerticalMixture, classes: Classes) -> float | None:
+    def _agreement(self, fitted: Fitted, classes: Classes) -> float | None:
         """Return the adjusted Rand index of the labels and the known classes; None if no row has a class."""
         from sklearn.metrics import adjusted_rand_score
+
+        from vpem.model.evaluation import evaluate_all
 
         known = np.array(classes_of(self.rows, classes), dtype=object)[self.is_present]
         has_class = np.array([one is not None for one in known], dtype=bool)
         if not has_class.any():
             return None
-        return float(adjusted_rand_score(known[has_class].astype(str), fitted.predict(self.table)[has_class]))
+        labels = evaluate_all(fitted, fitted.code(self.rows.values[self.is_present]))[0].argmax(axis=1)
+        return float(adjusted_rand_score(known[has_class].astype(str), labels[has_class]))
 
-    def _hold_out(self, fitted: VerticalMixture) -> Any:
+    def _hold_out(self, fitted: Fitted) -> Any:
         """Log-density of each row under a fit to the other folds, shape (n_rows,).
 
         Each party takes families and categories from its whole columns and keeps them, so that no other party learns
@@ -226,18 +232,18 @@ class _Search:
 
         from vpem.core.decisions.initial import shared_folds
         from vpem.estimators.families import Families
+        from vpem.estimators.joined import Source
 
         present = np.flatnonzero(self.is_present)
         numbers = shared_folds(int(self.model.random_state), len(present), self.n_folds)
-        own = clone(self.model).set_params(n_components=len(fitted.weights_))
-        known = Families(fitted._texts, fitted._coding) if own._has_families else None
+        own = clone(self.model).set_params(n_components=fitted.n_components)
+        known = None if fitted.families is None else Families(fitted.families, fitted.coding)
         found = np.empty(len(present))
         for fold in range(self.n_folds):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", vpem.FitWarning)
                 kept = clone(own)
-                kept._known = known
-                kept.fit(table_of(own, self.rows, present[numbers != fold]))
+                kept.fit(Source(table=table_of(own, self.rows, present[numbers != fold]), families=known))
             found[numbers == fold] = kept.score_samples(table_of(own, self.rows, present[numbers == fold]))
         return found
 
@@ -321,10 +327,11 @@ def _n_folds(given: int | None, rows: Rows) -> int:
     return FOLDS * (n_rows >= 2 * FOLDS) if given is None else given
 
 
-def _tell_pooling(best: VerticalMixture, present: Any) -> None:
+def _tell_pooling(best: Fitted, codes: Any) -> None:
     """Print the gains of pairs of parties from pooling columns, if they are large enough."""
-    gains = best._pooling_gains(present) if hasattr(best, "weights_") else {}
-    roots = [str(hub.root) for hub in best.hubs_] if gains else []
+    from vpem.model.evaluation import pooling_gains
+
+    gains, roots = pooling_gains(best, codes), [str(hub.root) for hub in best.hubs]
     for one, other in sorted(gains, key=lambda pair: -gains[pair])[:MOST_PAIRS]:
         if gains[one, other] >= WORTH_POOLING:
             pair, gain = f"{roots[one]} and {roots[other]}", f"{gains[one, other]:.2f} nats per row or more"

@@ -26,7 +26,7 @@ from vpem.words import MOST_NAMES, OWN_UNITS, SCALED, as_count, as_names
 if TYPE_CHECKING:
     import networkx as nx
 
-    from vpem import VerticalMixture
+    from vpem.model.fitted import Fitted
 
 
 @app.command()
@@ -59,11 +59,16 @@ def sample(
 
     Example: `vpem sample model.vpem -n 1000 -o sample.csv`
     """
+    from vpem.estimators.checks import check_count, shared_seed
+    from vpem.model.evaluation import draw, in_words
+    from vpem.models import load_fitted
+
     check_outputs([output], [model], endings=TABLES)
-    fitted = vpem.load(model).set_params(random_state=seed)
-    values, labels = fitted._draw(number)
-    names = getattr(fitted, "feature_names_in_", [f"column_{place}" for place in range(values.shape[1])])
-    columns = {str(name): fitted._coding.in_words(place, values[:, place]) for place, name in enumerate(names)}
+    fitted = load_fitted(model)
+    values, labels = draw(fitted, check_count("n_samples", number, 1), shared_seed(seed))
+    columns = in_words(fitted, values)
+    if fitted.names is None:
+        columns = {f"column_{name}": cells for name, cells in columns.items()}
     write(output, {**columns, free_name("component", columns): labels})
     say(f"{number:,} rows: {output}")
 
@@ -79,51 +84,54 @@ def show(
 
     Example: `vpem show model.vpem --top 20`
     """
-    fitted = vpem.load(model)
-    names = [str(name) for name in getattr(fitted, "feature_names_in_", range(fitted.n_features_in_))]
+    from vpem.models import load_fitted
+
+    fitted = load_fitted(model)
+    names, findings = fitted.column_names, fitted.judgement.findings
     if as_json:
         from vpem.verdict import colour
 
+        keys = range(fitted.n_features) if fitted.names is None else names
         content = {
-            "components": len(fitted.weights_),
-            "weights": fitted.weights_.tolist(),
+            "components": fitted.n_components,
+            "weights": fitted.weights.tolist(),
             "columns": names,
-            "families": list(fitted._texts) if fitted._has_families else ["gaussian"] * len(names),
-            "categories": fitted.categories_ if fitted._has_families else {},
-            "means": fitted.means_.tolist(),
-            "deviations": fitted._profile().deviations.tolist(),
-            "information": [one.nats for one in fitted._column_information()],
-            "parties": {str(party): [names[c] for c in own] for party, own in fitted.partition_.items()},
-            "hubs": [{"root": str(hub.root), "members": list(map(str, hub.members))} for hub in fitted.hubs_],
-            "log_likelihood": getattr(fitted, "log_likelihood_", None),
-            "lower_bound": fitted.lower_bound_ if fitted.lower_bounds_ else None,
+            "families": list(fitted.families or ["gaussian"] * len(names)),
+            "categories": {keys[c]: list(own) for c, own in sorted(fitted.coding.labels.items())},
+            "means": fitted.profile.means.tolist(),
+            "deviations": fitted.profile.deviations.tolist(),
+            "information": [one.nats for one in fitted.column_information],
+            "parties": {str(party): [names[c] for c in own] for party, own in fitted.partition.items()},
+            "hubs": [{"root": str(hub.root), "members": list(map(str, hub.members))} for hub in fitted.hubs],
+            "log_likelihood": fitted.log_likelihood,
+            "lower_bound": fitted.lower_bound if fitted.lower_bounds else None,
             "lower_bound_of": SCALED if is_of_scaled(fitted) else OWN_UNITS,
-            "verdict": colour(fitted.verdict_),
-            "findings": [finding._asdict() for finding in fitted.verdict_],
-            "rows": asdict(fitted.rows_) if hasattr(fitted, "rows_") else None,
-            "iterations": fitted.n_iter_,
-            "converged": fitted.converged_,
-            "bytes": fitted.traffic_.bytes,
-            "messages": fitted.traffic_.messages,
+            "verdict": colour(findings),
+            "findings": [finding._asdict() for finding in findings],
+            "rows": None if fitted.rows is None else asdict(fitted.rows),
+            "iterations": fitted.n_iter,
+            "converged": fitted.converged,
+            "bytes": fitted.traffic.bytes,
+            "messages": fitted.traffic.messages,
         }
         typer.echo(json.dumps(content, indent=1))
         return
     describe(fitted)
     describe_clusters(fitted, top)
     _describe_parties(fitted, names, top)
-    for repair in fitted.repairs_:
+    for repair in fitted.repairs:
         found = f"component {repair.component} {repair.reason} at {repair.party}"
         what = "restarted" if repair.restarted else "kept"
         say(f"iteration {repair.iteration}: {found}; {what}")
 
 
-def _describe_parties(fitted: VerticalMixture, names: list[str], top: int) -> None:
+def _describe_parties(fitted: Fitted, names: list[str], top: int) -> None:
     """Print the most informative parties and their columns."""
     table = Table("party", "nats", "hub of", "columns", box=None)
-    root_of = {member: hub.root for hub in fitted.hubs_ for member in hub.members}
-    nats = [told.nats for told in fitted._party_information()]
+    root_of = {member: hub.root for hub in fitted.hubs for member in hub.members}
+    nats = [told.nats for told in fitted.party_information]
     shown = set(sorted(range(len(nats)), key=lambda place: -nats[place])[:top])
-    for place, (party, own) in enumerate(fitted.partition_.items()):
+    for place, (party, own) in enumerate(fitted.partition.items()):
         if place in shown:
             held = as_names([names[c] for c in own], max(top, MOST_NAMES))
             table.add_row(*(plain(str(text)) for text in (party, f"{nats[place]:.2f}", root_of[party], held)))

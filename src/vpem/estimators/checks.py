@@ -14,17 +14,20 @@ from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from vpem.core.blocks.density import Density
 from vpem.core.blocks.kernels import count_larger
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
+from vpem.core.decisions.starts import Given
 from vpem.core.network.around import default_summation
 from vpem.core.network.parties import Network, assign_columns, make_network
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
-from vpem.estimators.coding import word_names, words_by_number
+from vpem.core.settings import ACCELERATIONS, STARTS, Agreement, Settings
+from vpem.estimators import joined
 from vpem.estimators.families import said_categories
 from vpem.estimators.frames import collected, with_nan
-from vpem.estimators.joined import arrange, is_joined
 from vpem.estimators.refusing import refuse_dates, refuse_words
+from vpem.model.category_codes import words_by_number
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -74,30 +77,26 @@ def read_table(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Tab
     categories to the codes of the earlier fit.
     """
     table, words = read_values(estimator, X, reset=reset, min_rows=min_rows)
-    if getattr(estimator, "_has_families", False):
-        if reset:
-            estimator._words = words
-        else:
-            table = estimator._coding.code(table, words, getattr(estimator, "feature_names_in_", None))
-    return table
+    fitted = getattr(estimator, "_fitted", None)
+    return table if reset or fitted is None else fitted.coding.code(table, words, fitted.names)
 
 
 def read_values(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> tuple[Table, dict[int, list[str]]]:
     """Read a table's own numbers, and the words that its own codes represent, by column; see `read_table`."""
-    takes_words = getattr(estimator, "_has_families", False)
+    takes_words = joined.takes_words(estimator)
     X = collected(X)
     refuse_dates(X, takes_words=takes_words)
-    if takes_words and not getattr(X, "streams_rows", False) and not is_joined(X) and not issparse(X):
+    if takes_words and not getattr(X, "streams_rows", False) and not joined.is_joined(X) and not issparse(X):
         from vpem.tables import Said, code_words  # takes a while
 
         said = said_categories(estimator.families, estimator.partition)
         try:
-            X = code_words(X, Said(said) if reset else word_names(estimator))
+            X = code_words(X, Said(said) if reset else estimator._fitted.word_names)
         except ValueError:
             _check_cells(X)
             raise
     if not reset:
-        X = arrange(estimator, X)
+        X = joined.arrange(estimator, X)
     try:
         table = _read_numbers(estimator, X, reset=reset, min_rows=min_rows)
     except (TypeError, ValueError):
@@ -112,7 +111,7 @@ def read_values(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> tu
             f"categories, and vpem.tables.join(..., ignore=[{name!r}]) leaves the column out"
         )
     if takes_words and not reset and (hasattr(X, "columns") or hasattr(X, "column_names")):
-        estimator._coding.refuse_numbers(table, words, range(table.shape[1]) if names is None else names)
+        estimator._fitted.coding.refuse_numbers(table, words, range(table.shape[1]) if names is None else names)
     return table, words
 
 
@@ -168,6 +167,41 @@ def check_enough_rows(n_samples: int, name: str, needed: int) -> None:
             f"expected n_samples >= {name}, got n_samples = {n_samples}, {name} = {needed}; "
             f"try a smaller {name} or more rows"
         )
+
+
+def make_settings(density: Density, n_components: Any, tol: Any, max_iter: Any, accelerate: Any = None) -> Settings:
+    """Validate the arguments of a fit from a given start."""
+    return Settings(
+        density=density,
+        n_components=check_count("n_components", n_components, 1),
+        tol=check_non_negative("tol", tol),
+        max_iter=check_count("max_iter", max_iter, 0),
+        accelerate=None if accelerate is None else check_choice("accelerate", accelerate, ACCELERATIONS),
+    )
+
+
+def make_agreement(
+    settings: Settings,
+    summation: Summation,
+    seed: int,
+    *,
+    hops: Any,
+    init_params: Any,
+    given: Sequence[Given] = (),
+    n_init: Any = 1,
+    batch_size: Any = None,
+) -> Agreement:
+    """Return the agreement that all parties share; validate the arguments."""
+    kind = check_choice("init_params", init_params, STARTS)
+    return Agreement(
+        settings=settings,
+        summation=summation,
+        seed=seed,
+        hops=check_count("hops", hops, 0),
+        init_params="given" if given and given[0].is_complete(settings.density) else kind,
+        n_init=check_count("n_init", n_init, 1),
+        batch_size=None if batch_size is None else check_count("batch_size", batch_size, 1),
+    )
 
 
 def shared_seed(random_state: Any) -> int:

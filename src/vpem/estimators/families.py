@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks.families import GAUSSIAN, MOST_VALUES, Discrete, Facts
 from vpem.core.blocks.structure import FAMILIES, parse_family, takes_words
 from vpem.core.rows import Table, row_chunks
-from vpem.estimators.coding import Coding, number_name
+from vpem.model.category_codes import Coding, number_name
 
 Array = NDArray[np.float64]
 

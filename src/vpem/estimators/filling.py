@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.estimators import frames
-from vpem.estimators.coding import Coding, number_name
+from vpem.model.category_codes import Coding, number_name
 
 Array = NDArray[np.float64]
 

@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from vpem.core.blocks.overall import check_sizes, has_too_large, too_large
-from vpem.core.blocks.sweep import em_pass
-from vpem.core.blocks.weights import LOWEST, normalize
-from vpem.core.network.parties import NamedHub, Network
-from vpem.core.rows import row_chunks
+from vpem import meaning
+from vpem.core.rows import Table
 from vpem.estimators import checks, frames
-from vpem.estimators.explaining import ExplainedMixture
-from vpem.estimators.joined import Data, party_columns
+from vpem.estimators.filling import Deviations, Filling
+from vpem.estimators.joined import Data, join_to_read
 from vpem.estimators.weighting import counts_each_row_once
-from vpem.simulation.model import Mixture
-from vpem.simulation.threads import one_blas_thread
+from vpem.meaning import Certainty, Profile
+from vpem.model.evaluation import (
+    draw,
+    evaluate,
+    find_certainty,
+    impute,
+    in_cells,
+    measure_fit,
+    pooling_gains,
+    unusual_rows,
+)
+from vpem.model.fitted import Fitted
 
 Array = NDArray[np.float64]
 
 
-class FittedMixture(ExplainedMixture):
-    """Predictions, scores and samples of a fitted mixture."""
+class FittedMixture:
+    """Predictions, scores, descriptions and samples of a fitted mixture."""
 
     random_state: Any
-    weights_: Array
-    means_: Array
-    hubs_: Sequence[NamedHub]
-    partition_: dict[Any, list[int]]
-    _network: Network
-    _mixture: Mixture
-    _kinds: Mapping[str, str] = {}
-    """Kind of the fit's table, under "", or of each party's table; empty for a loaded model."""
+    n_features_in_: int
+    _fitted: Fitted | None = None
+    _kind = "VerticalMixture"
+    """Name of the class of this estimator, or of the one that it inherits from."""
+
+    @property
+    def fitted_(self) -> Fitted:
+        """The fit as one value, with the estimator's parameters as they are now."""
+        if self._fitted is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet, so it has no fitted_")
+        parameters: Any = self.get_params()  # type: ignore[attr-defined]  # of BaseEstimator
+        return replace(self._fitted, estimator=self._kind, parameters=parameters)
+
+    @property
+    def _found(self) -> Fitted:
+        """The fit; raise NotFittedError without one."""
+        check_is_fitted(self, "weights_")
+        assert self._fitted is not None, "with its weights"
+        return self._fitted
+
+    def read(self, X: Data) -> Table:
+        """Return rows as numbers, with the codes of the fit for categories; (n_samples, n_features)."""
+        check_is_fitted(self, "weights_")
+        return checks.read_table(self, X, reset=False)
 
     def predict(self, X: Data) -> NDArray[np.intp]:
         """Most probable component of each row, under the assembled model; (n_samples,)."""
@@ -49,17 +72,16 @@ class FittedMixture(ExplainedMixture):
         Gaps are marginalized; the responsibilities of a row without any value are the weights. A row so far from
         every component that its squared distances overflow is an error.
         """
-        return np.concatenate([responsibilities for responsibilities, *_ in self._evaluate(X)])
+        return np.concatenate([responsibilities for responsibilities, *_ in evaluate(self._found, self.read(X))])
 
     def score_samples(self, X: Data) -> Array:
         """Log-density of the observed values of each row under the assembled model; (n_samples,)."""
-        return np.concatenate([log_likelihoods for _, log_likelihoods, _ in self._evaluate(X)])
+        return np.concatenate([log_densities for _, log_densities, _ in evaluate(self._found, self.read(X))])
 
     @counts_each_row_once
     def score(self, X: Data, y: object = None) -> float:  # noqa: ARG002 (scikit-learn's signature)
         """Mean log-density per row under the assembled model; rows without any value are ignored."""
-        total, n_rows = self._total(X)
-        return total / n_rows
+        return measure_fit(self._found, self.read(X)).score
 
     def sample(self, n_samples: int = 1) -> tuple[Any, NDArray[np.intp]]:
         """Draw rows from the assembled model, grouped by component as in scikit-learn.
@@ -73,46 +95,25 @@ class FittedMixture(ExplainedMixture):
         y : array of shape (n_samples,)
             Component of each row.
         """
-        X, labels = self._draw(n_samples)
-        columns, on = self._in_cells(X), getattr(self, "on_", None)
-        if on is not None:
-            ids = {name: np.arange(len(X)) for name in on}
+        fitted, seed = self._found, checks.shared_seed(self.random_state)
+        X, labels = draw(fitted, checks.check_count("n_samples", n_samples, 1), seed)
+        columns, kinds = in_cells(fitted, X), fitted.kinds
+        if fitted.on is not None:
+            ids = {name: np.arange(len(X)) for name in fitted.on}
             parties = {
                 party: {name: columns[number] for name, number in own.items()}
-                for party, own in party_columns(self).items()
+                for party, own in fitted.own_columns.items()
             }
             return {
-                party: frames.make_frame({**ids, **own}, self._kinds.get(party, frames.OTHER))
+                party: frames.make_frame({**ids, **own}, kinds.get(party, frames.OTHER))
                 for party, own in parties.items()
             }, labels
-        has_names = hasattr(self, "feature_names_in_")
-        kind = self._kinds.get("", frames.OTHER if has_names else frames.ARRAY)
+        kind = kinds.get("", frames.ARRAY if fitted.names is None else frames.OTHER)
         if kind == frames.ARRAY:
             has_words = any(isinstance(column, list) or column.dtype == bool for column in columns)
             return np.array(columns, dtype=object).T if has_words else X, labels
-        names: Sequence[Any] = self._column_names() if has_names else range(len(columns))
+        names: Sequence[Any] = range(len(columns)) if fitted.names is None else fitted.names
         return frames.make_frame(dict(zip(names, columns, strict=True)), kind), labels
-
-    def _in_cells(self, X: Array) -> list[Any]:
-        """Convert drawn rows to columns, (n_rows,) each, with words, booleans and integers in place of codes."""
-        found: list[Any] = [self._coding.in_cells(number, values) for number, values in enumerate(X.T)]
-        density = self._mixture.density
-        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
-            for place, column in enumerate(columns):
-                is_count = density.values(block, place) is not None and column not in self._coding.labels
-                found[column] = found[column].astype(np.int64) if is_count else found[column]
-        return found
-
-    def _draw(self, n_samples: int) -> tuple[Array, NDArray[np.intp]]:
-        """Draw rows, as numbers and codes, and their components."""
-        check_is_fitted(self, "weights_")
-        rng = np.random.default_rng(checks.shared_seed(self.random_state))
-        counts = rng.multinomial(checks.check_count("n_samples", n_samples, 1), self.weights_)
-        labels = np.repeat(np.arange(len(counts)), counts)
-        X = np.empty((len(labels), self.means_.shape[1]))
-        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
-            X[:, columns] = self._mixture.density.sample(block, labels, rng)
-        return self._coding.decode(X), labels
 
     def bic(self, X: Data) -> float:
         """Bayesian information criterion on X, with the number of parameters of the blocks; the lower, the better.
@@ -120,12 +121,11 @@ class FittedMixture(ExplainedMixture):
         Compare only models whose columns have the same kind of log-densities: log-probabilities (of categories and
         counts) and log-densities, which depend on the column's unit, are not comparable.
         """
-        total, n_rows = self._total(X)
-        return -2 * total + self._n_parameters() * math.log(n_rows)
+        return measure_fit(self._found, self.read(X)).bic
 
     def aic(self, X: Data) -> float:
         """Akaike information criterion on X, with the number of parameters of the blocks; the lower, the better."""
-        return -2 * self._total(X)[0] + 2 * self._n_parameters()
+        return measure_fit(self._found, self.read(X)).aic
 
     def icl(self, X: Data) -> float:
         """Integrated completed likelihood on X, on the scale of BIC; the lower, the better.
@@ -133,69 +133,190 @@ class FittedMixture(ExplainedMixture):
         It is `bic` plus twice the entropy of the responsibilities. It penalizes components that overlap: it selects
         a number of clusters, while BIC selects a density.
         """
-        entropy = 0.0
-        for responsibilities, _, is_there in self._evaluate(X):
-            own = responsibilities[is_there]
-            entropy -= float((own * np.log(np.maximum(own, np.finfo(float).tiny))).sum())
-        return self.bic(X) + 2 * entropy
+        return measure_fit(self._found, self.read(X), with_icl=True).icl
 
-    def _total(self, X: Data) -> tuple[float, int]:
-        """Sum of the rows' log-densities, and the number of rows with some value."""
-        parts = [part[1:] for part in self._evaluate(X)]
-        scores, is_there = map(np.concatenate, zip(*parts, strict=True))
-        if not is_there.any():
-            raise ValueError("expected rows with some values, got gaps (NaN) only")
-        return float(scores.sum()), int(is_there.sum())
+    def profile(self) -> Any:
+        """Describe each component column by column, in the columns' units.
 
-    def _evaluate(self, X: Data) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
-        """Yield responsibilities, log-densities and a mask of the rows with some value, in chunks of rows."""
-        check_is_fitted(self, "weights_")
-        table = checks.read_table(self, X, reset=False)
-        log_weights = np.log(self.weights_)
-        density, columns = self._mixture.density, self._network.block_columns
-        packed = density.pack(self._mixture.blocks, density.layout(list(map(len, columns)), len(log_weights)))
-        views = np.zeros(len(columns), dtype=np.int64)
-        halves = em_pass(packed, np.concatenate(columns), None, log_weights[None], views)
-        for rows in row_chunks(0, len(table), halves.values_per_row):
-            chunk = table[rows]
-            if has_too_large(chunk):
-                check_sizes(self._network, np.fmax.reduce(np.abs(chunk), axis=0))
-            with one_blas_thread():
-                sums = [halves.contribute(tile)[0].T for tile in halves.tiles(chunk, rows.start)]
-            found = normalize(np.concatenate(sums) + log_weights)
-            for row in np.flatnonzero(~(found[1] > LOWEST)):  # clipped: all components would seem equally likely
-                raise self._too_far(chunk[row], rows.start + row)
-            is_there: NDArray[np.bool_] = np.asarray(~np.isnan(chunk).all(axis=1))
-            yield *found, is_there
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each component and column: `component`, `share` (of all rows), `party`, `column`, `mean` and
+            `deviation` within the component, `overall_mean` and `overall_deviation` over all components, and
+            `distance`: signed difference between the mean and the overall mean, in overall deviations. If some
+            columns have categories, also `category`, the one whose share exceeds its overall share most, and
+            `category_share`; the distance is then that of the share. The mean of a column of words is the mean of
+            their positions in `categories_`, which is meaningful only for two categories. Without pandas, a polars
+            data frame; without both, an Arrow table.
+        """
+        fitted, found = self._found, self._found.profile
+        n_components, n_features = found.means.shape
+        return frames.make_frame(
+            {
+                "component": np.repeat(np.arange(n_components), n_features),
+                "share": np.repeat(found.shares, n_features),
+                "party": fitted.party_of_column * n_components,
+                "column": fitted.column_names * n_components,
+                "mean": found.means.ravel(),
+                "deviation": found.deviations.ravel(),
+                "distance": found.distances.ravel(),
+                "overall_mean": np.tile(found.overall_means, n_components),
+                "overall_deviation": np.tile(found.overall_deviations, n_components),
+                **_typical(fitted, found),
+            }
+        )
 
-    def _too_far(self, row: NDArray[np.floating], number: int) -> ValueError:
-        """Make the error for a row whose squared distances from all components overflow."""
-        density, deviations = self._mixture.density, np.empty(self.means_.shape)
-        names = self._column_names()
-        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
-            wrong = density.complaint(block, row[columns].astype(np.float64), [names[column] for column in columns])
-            if wrong is not None:
-                return ValueError(f"row {number}: {wrong}")
-        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
-            with np.errstate(over="ignore"):
-                deviations[:, columns] = np.abs(row[columns] - density.means(block)) / density.deviations(block)
-        farthest = np.nan_to_num(deviations.min(axis=0))
-        column = int(farthest.argmax())
-        party = next(party for party, held in self.partition_.items() if column in held)
-        why = f", {farthest[column]:.1g} standard deviations from every component; leave out row {number}"
-        return too_large(row[column], column, party, why)
+    def importance(self, by: str = "column") -> Any:
+        """Rank columns or parties by the information that they carry about the component.
 
-    def _measures(self) -> dict[str, str]:
-        """Column name to the measure of its log-densities; see `Density.measure`."""
-        names, density = self._column_names(), self._mixture.density
-        return {
-            names[column]: density.measure(block, place)
-            for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True)
-            for place, column in enumerate(columns)
-        }
+        This is the mutual information under the fitted model. It needs no rows, and each party can compute its own
+        part from its own block and the weights.
 
-    def _n_parameters(self) -> int:
-        """Number of free parameters of the block structure."""
-        n_components = len(self.weights_)
-        blocks = map(self._mixture.density.n_block_parameters, self._mixture.blocks)
-        return n_components - 1 + sum(blocks)
+        Parameters
+        ----------
+        by : {"column", "party"}, default="column"
+            Information of each column by itself, or of all columns of a party together.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Most informative first: `party` and `column` (or `party` alone), `information` in nats, `error` (standard
+            error if the value was estimated from rows drawn from the model; else 0), and `share` of the entropy of
+            the components, which bounds the information. Without pandas, the same kinds of table as `profile`.
+        """
+        checks.check_choice("by", by, ("column", "party"))
+        fitted, named = self._found, list[str]()
+        if by == "column":
+            found, parties, named = fitted.column_information, fitted.party_of_column, fitted.column_names
+        else:
+            found, parties = fitted.party_information, list(map(str, fitted.partition))
+        order = sorted(range(len(found)), key=lambda place: -found[place].nats)
+        most = meaning.entropy(fitted.weights)
+        columns: dict[str, Any] = {"party": [parties[place] for place in order]}
+        if named:
+            columns["column"] = [named[place] for place in order]
+        columns["information"] = np.array([found[place].nats for place in order])
+        columns["error"] = np.array([found[place].error for place in order])
+        columns["share"] = columns["information"] / most if most > 0 else np.zeros(len(order))
+        return frames.make_frame(columns)
+
+    def certainty(self, X: ArrayLike) -> Certainty:
+        """Summarize how certain the labels of some rows are, and which components are confused.
+
+        A model that does not describe the data can be certain and wrong: see `verdict_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Certainty
+            Counts and shares, without information on single rows.
+        """
+        return find_certainty(self._found, self.read(X))
+
+    def unusual_rows(self, X: ArrayLike, n_rows: int = 20) -> Any:
+        """Return the rows that fit worst.
+
+        The result is about single rows: it is meant for a party that may see them, not for a shared report.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        n_rows : int, default=20
+            Number of rows to return.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Worst first: `row` (its number in X), `tail_probability` that a row drawn from the model, with the same
+            gaps, fits as badly (at least 1 in 2001; some rows of a large table have small ones by chance), `score`
+            (difference between log-density and expected log-density, in deviations), `log_density`, `component`, and
+            the `column` farthest from the component's mean, with its `distance` in the component's deviations.
+            Without pandas, the same kinds of table as `profile`. Only `log_density` depends on units: to compare
+            amounts with zeros, the other values use densities per deviation of all amounts ("zeros": of their
+            logarithms).
+        """
+        checks.check_count("n_rows", n_rows, 1)
+        found, names = unusual_rows(self._found, self.read(X), n_rows), self._found.column_names
+        return frames.make_frame({**found, "column": [names[column] for column in found["column"]]})
+
+    def pooling_gains(self, X: ArrayLike) -> Any:
+        """Bound from below the gain of pooling the columns of each pair of blocks: see `hops`.
+
+        The gain is the information between two blocks, given the component, which a model with independent blocks
+        omits. The bound follows from the contributions alone, which parties send anyway; it needs no columns.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        pandas.DataFrame
+            Largest first: `one` and `other` (roots of the blocks) and `nats` per row. Without pandas, the same kinds
+            of table as `profile`.
+        """
+        found, roots = pooling_gains(self._found, self.read(X)), [str(hub.root) for hub in self._found.hubs]
+        order = sorted(found, key=lambda pair: -found[pair])
+        return frames.make_frame(
+            {
+                "one": [roots[one] for one, _ in order],
+                "other": [roots[other] for _, other in order],
+                "nats": np.array([found[pair] for pair in order]),
+            }
+        )
+
+    def impute(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Fill gaps (NaN) with their expected values, given the observed values of the row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Also return the standard deviations of the imputed values.
+
+        Returns
+        -------
+        filled : as X
+            A table of the same kind. A data frame keeps its index, names and types. A dict of tables gives a dict in
+            which every party, including a missing one, has a table with all rows and ids, in the order of
+            ``vpem.tables.join(X, on).ids``. An array gives an array of numbers or of objects. Paths and joined
+            tables give data frames. Only gaps change: a category that was not in the fit stays. A gap in a column of
+            categories becomes the most probable category, which is a code in an array of numbers.
+        deviations : as X
+            Standard deviations of the imputed values, 0 elsewhere; for categories, the probability of any other
+            category. Only with `return_std`.
+        """
+        fitted, X = self._found, frames.collected(X)
+        source = join_to_read(self, X)
+        values, words = checks.read_values(self, source, reset=False)
+        filled, deviations = impute(fitted, fitted.coding.code(values, words, fitted.names))
+        there = np.asarray(values[0 : len(filled)], dtype=np.float64)
+        result = _like(fitted, X, source, Filling(there, words, filled, fitted.coding))
+        if not return_std:
+            return result
+        return result, _like(fitted, X, source, Deviations(there, words, deviations, fitted.coding))
+
+
+def _typical(fitted: Fitted, found: Profile) -> dict[str, Any]:
+    """Typical category of each component and column, and its share; empty if no column has categories."""
+    if not found.categories:
+        return {}
+    n_components, n_features = found.means.shape
+    names: list[Any] = [None] * (n_components * n_features)
+    shares = np.full((n_components, n_features), np.nan)
+    for column, own in found.categories.items():
+        for k, place in enumerate(found.typical[column]):
+            labels = fitted.coding.labels.get(column)
+            names[k * n_features + column] = str(place) if labels is None else labels[place]
+            shares[k, column] = own[k, place]
+    return {"category": names, "category_share": shares.ravel()}
+
+
+def _like(fitted: Fitted, X: Any, source: Any, filling: Filling) -> Any:
+    """Return a table of the kind of X; `source` is X with the parties' tables joined."""
+    if isinstance(X, Mapping) and source is not X:
+        return filling.like_tables(X, source, fitted.own_columns)
+    return filling.like(X, fitted.column_names)

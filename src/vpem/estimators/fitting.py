@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,26 +18,29 @@ from vpem.core.blocks.packed import warm_up
 from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
-from vpem.core.network.traffic import Traffic, pooling_traffic
+from vpem.core.network.traffic import pooling_traffic
 from vpem.core.rows import Table, without_rows
-from vpem.core.settings import ACCELERATIONS, STARTS, Agreement, Settings
+from vpem.core.settings import STARTS, Agreement, Settings
 from vpem.estimators import checks, judging
+from vpem.estimators.checks import make_agreement, make_settings
 from vpem.estimators.fitted import FittedMixture
-from vpem.estimators.joined import Data, join_to_fit
+from vpem.estimators.joined import Data, Source, make_source
 from vpem.estimators.progress import Progress
 from vpem.estimators.row_counts import count_rows
-from vpem.estimators.second_look import Sample, check_sample, take_sample
-from vpem.estimators.units import Units, find_units
+from vpem.estimators.second_look import check_sample, take_sample
+from vpem.estimators.units import Units, find_units, make_fitted
 from vpem.estimators.weighting import counts_each_row_once
+from vpem.model.fitted import Fitted
+from vpem.model.judgement import Judgement
 from vpem.overlap import RowSummary
 from vpem.simulation import fit as simulated
-from vpem.simulation.certificate import Certificate, certify
+from vpem.simulation.certificate import certify
 from vpem.simulation.channel import Channel
 from vpem.simulation.fit import make_start
-from vpem.simulation.model import Mixture, MixtureFit, Problem, find_holders, make_problem
+from vpem.simulation.model import MixtureFit, Problem, find_holders, make_problem
 from vpem.simulation.streams import Stream, online_step
 from vpem.simulation.threads import one_blas_thread
-from vpem.verdict import Facts, Finding, judge
+from vpem.verdict import Finding
 
 Array = NDArray[np.float64]
 
@@ -67,20 +69,6 @@ class FittingMixture(FittedMixture):
     callback: Any
     standardize: bool = False
 
-    scale_: Array
-    log_likelihood_: float
-    traffic_: Traffic
-    certificate_: Certificate
-    rows_: RowSummary
-    _summation: Summation
-    _seed: int
-    _last_lower_bounds: Array | None
-    _stream: Stream | None
-    _facts: Facts
-    _sample: Sample | None
-    _verdict: list[Finding] | None
-    _held: dict[str, list[str]] | None = None
-
     @counts_each_row_once
     def fit(
         self,
@@ -107,7 +95,7 @@ class FittingMixture(FittedMixture):
         self
         """
         with checks.unchanged_on_error(self), one_blas_thread():
-            return self._fit(join_to_fit(self, X, on))
+            return self._fit(make_source(self, X, on))
 
     def check_arguments(self) -> Self:
         """Raise an error for arguments that are invalid for any data.
@@ -119,7 +107,7 @@ class FittingMixture(FittedMixture):
         checks.check_count("hops", self.hops, 0)
         if self.batch_size is not None:
             checks.check_count("batch_size", self.batch_size, 1)
-        self._init_params()
+        checks.check_choice("init_params", self.init_params, STARTS)
         self._engine(goes_on=False)
         return self
 
@@ -151,7 +139,7 @@ class FittingMixture(FittedMixture):
         self
         """
         with checks.unchanged_on_error(self), one_blas_thread():
-            return self._partial_fit(join_to_fit(self, X, on))
+            return self._partial_fit(make_source(self, X, on))
 
     @counts_each_row_once
     def fit_predict(self, X: Data, y: object = None, *, on: str | Sequence[str] | None = None) -> NDArray[np.intp]:
@@ -166,7 +154,9 @@ class FittingMixture(FittedMixture):
         n_features : int
             Number of columns of the table.
         """
-        arguments = self._held or self.partition, self.graph, self.hops, self.summation
+        fitted = self._fitted
+        partition = self.partition if fitted is None or fitted.on is None else fitted.partition
+        arguments = partition, self.graph, self.hops, self.summation
         network, summation = checks.build_network(*arguments, n_features, None, 0)
         return judging.about_the_sum(summation, network)
 
@@ -181,26 +171,27 @@ class FittingMixture(FittedMixture):
         """Return the initial parameters that the user gave for each block, by name."""
 
     @abstractmethod
-    def _show(self, mixture: Mixture) -> None:
+    def _show(self, fitted: Fitted) -> None:
         """Set the fitted attributes that are specific to the estimator."""
 
     # Fits
 
-    def _fit(self, X: Data) -> Self:
+    def _fit(self, source: Source) -> Self:
         settings = self._settings()
         n_init = checks.check_count("n_init", self.n_init, 1)
         batch_size = None if self.batch_size is None else checks.check_count("batch_size", self.batch_size, 1)
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"expected callback to be None or callable, got {self.callback!r}")
         progress = Progress(checks.check_count("verbose", self.verbose, 0), self.callback)
-        goes_on = bool(self.warm_start) and hasattr(self, "_mixture")
-        table = checks.read_table(self, X, reset=not goes_on, min_rows=2)
+        before = self._fitted if self.warm_start else None
+        table, words = checks.read_values(self, source.table, reset=before is None, min_rows=2)
+        table = table if before is None else before.coding.code(table, words, before.names)
         checks.check_enough_rows(len(table), "n_components", settings.n_components)
-        network, summation, seed = self._build(table, settings, goes_on="warm_start=False" if goes_on else "")
-        names = getattr(self, "feature_names_in_", range(table.shape[1]))
-        self.rows_ = count_rows(table, network, summation, [*map(str, names)], X)
-        table, settings = self._with_families(table, network, settings, goes_on=goes_on)
-        units = self._units(table, network, settings, goes_on=goes_on)
+        network, summation, seed = self._build(table, settings, source, before, "warm_start=False")
+        about = self._about(source)
+        about["rows"] = self._count_rows(table, network, summation, source)
+        table, settings, families, before = self._with_families(table, words, network, settings, source, before)
+        units = self._units(table, network, settings, before)
         holders = find_holders(table, network, summation)
         if holders is not None:
             units = units.for_rows(without_rows(table, holders))
@@ -208,58 +199,45 @@ class FittingMixture(FittedMixture):
         for finding in judging.about_the_sum(summation, network):
             progress.note(f"{finding.sentence} Try: {finding.remedy}.")
         table = units.scaled(table)
-        given = [] if goes_on else self._given(network, settings, units)
+        given = [] if before is not None else self._given(network, settings, units)
         agreement = self._agreement(settings, summation, seed, given, n_init=n_init, batch_size=batch_size)
         problem = make_problem(table, network, summation, settings.density)
-        if self._engine(goes_on) == "agents":
+        if self._engine(goes_on=before is not None) == "agents":
             from vpem.estimators import agents
 
             result = agents.fit(table, network, agreement, given, progress)
         else:
             with progress.waiting("compiling the inner loops, which are kept for the next time,"):
                 compile_once()
-            before = units.fit(self._last_fit(), network, back=False) if goes_on else None
-            everything = {"overall": problem.overall, "before": before}
-            result = simulated.fit(table, network, agreement, given, progress, **everything)  # type: ignore[arg-type]
+            last = None if before is None else units.fit(_last_fit(before), network, back=False)
+            result = simulated.fit(problem, agreement, given, progress, last)
         if holders is not None and holders.n_left_out:  # certificate and verdict use only the rows of the fit
             problem = make_problem(without_rows(table, holders), network, summation, settings.density)
-        is_start_found = not goes_on and agreement.init_params != "given"
-        facts = {"is_stopped": progress.stopped, "is_start_found": is_start_found, "holders": holders}
-        return self._end_fit(problem, settings, seed, units, result, facts)
-
-    def _last_fit(self) -> MixtureFit:
-        """Return the last fit, which `warm_start` continues."""
-        bounds = () if self._last_lower_bounds is None else (self._last_lower_bounds,)
-        return MixtureFit(self._mixture, bounds, self.converged_, (), self.traffic_)
-
-    def _end_fit(
-        self,
-        problem: Problem,
-        settings: Settings,
-        seed: int,
-        units: Units,
-        result: MixtureFit,
-        about: dict[str, Any],
-    ) -> Self:
-        """Set the fitted attributes, including certificate and verdict; warn about severe findings."""
-        self._keep(problem.network, problem.summation, settings, seed, units, result, result.traffic)
-        self.repairs_ = list(result.repairs)
         certificate = certify(problem, result.mixture, settings, result.disagreement)
-        self.certificate_ = units.certificate(certificate)
-        assert self.certificate_.log_likelihood is not None, "computed just now"
-        self.log_likelihood_ = self.certificate_.log_likelihood
-        self.disagreement_ = self.certificate_.disagreement
-        self._stream = None
-        self._stream_is_lost = False
-        facts = judging.gather_facts(problem, settings, result, certificate, scale=units.scale, **about)
-        facts = replace(facts, rows=self.rows_)
-        self._judge(facts, take_sample(problem, result, units.scale))
-        judging.warn(judge(self._named(facts)), is_stopped=about["is_stopped"], stacklevel=5)
+        is_start_found = before is None and agreement.init_params != "given"
+        known = {"is_stopped": progress.stopped, "is_start_found": is_start_found, "holders": holders}
+        facts = judging.gather_facts(problem, settings, result, certificate, scale=units.scale, **known)  # type: ignore[arg-type]
+        check = partial(check_sample, take_sample(problem, result, units.scale))
+        judgement = Judgement(replace(facts, rows=about["rows"]), about["names"], check)
+        about |= {"certificate": units.certificate(certificate), "disagreement": certificate.disagreement}
+        self._take(make_fitted(result, network, summation, seed, units, judgement=judgement, **families, **about))
+        judging.warn(judgement.so_far(), is_stopped=progress.stopped, stacklevel=4)
         return self
 
-    def _judge(self, facts: Facts, sample: Sample | None = None) -> None:
-        """Store the facts and the sample from which `verdict_` is computed."""
-        self._facts, self._sample, self._verdict = facts, sample, None
+    def _about(self, source: Source) -> dict[str, Any]:
+        """Return what a source tells about a fit, by the fields of `Fitted`."""
+        rows, names = source.rows, getattr(self, "feature_names_in_", None)
+        about: dict[str, Any] = {"kinds": source.kinds, "on": source.on, "gaps": source.gaps}
+        if rows is not None:
+            names, about["read_as"] = rows.names, rows.read_as
+        return {**about, "names": None if names is None else tuple(map(str, names))}
+
+    def _count_rows(self, table: Table, network: Network, summation: Summation, source: Source) -> RowSummary:
+        """Count the rows of a source."""
+        if source.rows is not None:
+            return count_rows(source.rows.values, network, summation, source.rows.names, source.rows)
+        names = getattr(self, "feature_names_in_", range(table.shape[1]))
+        return count_rows(table, network, summation, [*map(str, names)], source.table)
 
     @property
     def verdict_(self) -> list[Finding]:
@@ -267,64 +245,30 @@ class FittingMixture(FittedMixture):
 
         Some checks fit smaller models to a sample of the rows. They run when the verdict is first read.
         """
-        if not hasattr(self, "_verdict"):
+        if self._fitted is None:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet, so it has no verdict_")
-        self._look_again()
-        if self._verdict is None:
-            self._verdict = judge(self._named(self._facts))
-        return self._verdict
+        return self._fitted.judgement.findings
 
-    @verdict_.setter
-    def verdict_(self, findings: list[Finding]) -> None:
-        self._verdict = findings
-
-    def _look_again(self) -> None:
-        """Run the checks on the sample once, then drop the sample."""
-        if getattr(self, "_sample", None) is not None:
-            assert self._sample is not None, "just seen"
-            self._facts, self._sample = replace(self._facts, **check_sample(self._sample)), None
-
-    def __getstate__(self) -> Any:
-        """Return the state for copies and pickles: with the findings, without the rows of the sample."""
-        self._look_again()
-        return super().__getstate__()
-
-    def _named(self, facts: Facts) -> Facts:
-        """Return the facts with column names in place of column numbers, if the columns have names."""
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            return facts
-
-        def name(own: str) -> str:
-            return str(names[int(own)]) if own.isdecimal() else own
-
-        blocks = [replace(block, columns=[*map(name, block.columns)]) for block in facts.blocks]
-        twins = [(name(one), name(other)) for one, other in facts.twins]
-        codes = [own._replace(column=name(own.column)) for own in facts.codes]
-        between = facts.dependence
-        if between is not None and between.one:
-            between = between._replace(one=name(between.one), other=name(between.other))
-        named: Any = {"row_names": [*map(name, facts.row_names)], "codes": codes, "dependence": between}
-        return replace(facts, blocks=blocks, twins=twins, **named)
-
-    def _partial_fit(self, X: Data) -> Self:
+    def _partial_fit(self, source: Source) -> Self:
         settings = self._settings()
         self._engine(goes_on=True)
-        stream = getattr(self, "_stream", None)
-        if getattr(self, "_stream_is_lost", False):
+        before = self._fitted
+        if before is not None and before.is_stream_lost:
             raise ValueError(
                 "expected the model that the stream was fitted to, got one from a file, which keeps no stream; "
                 "go on with warm_start=True, or begin a new estimator"
             )
-        table = checks.read_table(self, X, reset=stream is None)
-        remedy = "" if stream is None else "a new estimator, or fit first, which ends the stream"
-        network, summation, seed = self._build(table, settings, goes_on=remedy)
-        table, settings = self._with_families(table, network, settings, goes_on=stream is not None)
-        stream = getattr(self, "_stream", None)  # `_with_families` may have enlarged it for larger counts
-        units = self._units(table, network, settings, goes_on=stream is not None)
+        if before is not None and before.stream is None:
+            before = None
+        table, words = checks.read_values(self, source.table, reset=before is None)
+        table = table if before is None else before.coding.code(table, words, before.names)
+        remedy = "a new estimator, or fit first, which ends the stream"
+        network, summation, seed = self._build(table, settings, source, before, remedy)
+        table, settings, families, before = self._with_families(table, words, network, settings, source, before)
+        units = self._units(table, network, settings, before)
         table = units.scaled(table)
         traffic, channel = pooling_traffic(network, len(table)), Channel(summation, network)
-        if stream is None:
+        if before is None:
             checks.check_enough_rows(len(table), "n_components", settings.n_components)
             problem = make_problem(table, network, summation, settings.density)
             given = self._given(network, settings, units)
@@ -332,44 +276,41 @@ class FittingMixture(FittedMixture):
             traffic += meeting_traffic(network, len(table), int(self.hops), summation)
             stream, mixture = Stream(problem.overall, repairs=start.repairs), start.mixture
         else:
-            overall = look_again(stream.overall, table, network)
-            problem = Problem(table, network, summation, overall)
-            mixture = replace(units.mixture(self._mixture, network, back=False), density=settings.density)
-            traffic = self.traffic_ + traffic
+            assert before.stream is not None, "it goes on"
+            stream = before.stream
+            problem = Problem(table, network, summation, look_again(stream.overall, table, network))
+            mixture = replace(units.mixture(before.mixture, network, back=False), density=settings.density)
+            traffic = before.traffic + traffic
         result, stream, disagreement = online_step(problem, channel, mixture, settings, stream)
-        self._keep(network, summation, settings, seed, units, result, traffic + result.traffic)
-        self.repairs_ = [*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting)]
-        self.n_iter_, self.disagreement_ = stream.n_steps, disagreement
-        self._stream, self._last_lower_bounds = stream, None
-        for name in ("certificate_", "log_likelihood_", "rows_"):  # they describe the rows of an earlier `fit` only
-            if hasattr(self, name):
-                delattr(self, name)
-        self._judge(judging.gather_facts(problem, settings, result, None))
-        return self
+        about = self._about(source)
+        facts = judging.gather_facts(problem, settings, result, None)
+        repairs = (*stream.repairs, *(case.repair(network, restarted=False) for case in stream.waiting))
+        result = replace(result, traffic=traffic + result.traffic, repairs=repairs)
+        about |= {"judgement": Judgement(facts, about["names"]), "disagreement": disagreement, "stream": stream}
+        about["n_steps"] = stream.n_steps
+        return self._take(make_fitted(result, network, summation, seed, units, **families, **about))
 
     # Arguments
 
     def _settings(self) -> Settings:
-        return Settings(
-            density=self._density(),
-            n_components=checks.check_count("n_components", self.n_components, 1),
-            tol=checks.check_non_negative("tol", self.tol),
-            max_iter=checks.check_count("max_iter", self.max_iter, 0),
-            accelerate=self._accelerate(),
-        )
+        return make_settings(self._density(), self.n_components, self.tol, self.max_iter, self.accelerate)
 
     def _with_families(
         self,
         table: Table,
+        words: Mapping[int, Sequence[str]],  # noqa: ARG002
         network: Network,  # noqa: ARG002
         settings: Settings,
-        *,
-        goes_on: bool,  # noqa: ARG002
-    ) -> tuple[Table, Settings]:
-        """Return the coded table, and settings whose density has the families of the columns."""
-        return table, settings
+        source: Source,  # noqa: ARG002
+        before: Fitted | None,
+    ) -> tuple[Table, Settings, dict[str, Any], Fitted | None]:
+        """Return the coded table, settings whose density has the families of the columns, these, and the last fit.
 
-    def _units(self, table: Table, network: Network, settings: Settings, *, goes_on: bool) -> Units:
+        The families and their coding are fields of `Fitted`. The last fit is enlarged to hold larger counts.
+        """
+        return table, settings, {}, before
+
+    def _units(self, table: Table, network: Network, settings: Settings, before: Fitted | None) -> Units:
         """Return the units of this fit; a fit that continues an earlier one keeps its scales."""
         if not isinstance(self.standardize, bool | np.bool_):
             raise TypeError(f"expected standardize to be True or False, got {self.standardize!r}")
@@ -379,32 +320,34 @@ class FittingMixture(FittedMixture):
             columns[settings.density.scaled_columns(len(columns), hub.members)]
             for hub, columns in zip(network.named_hubs(), network.block_columns, strict=True)
         ]
-        return find_units(table, getattr(self, "scale_", None) if goes_on else None, np.concatenate(scaled))
+        return find_units(table, None if before is None else before.scale, np.concatenate(scaled))
 
-    def _build(self, X: Table, settings: Settings, *, goes_on: str) -> tuple[Network, Summation, int]:
-        """Return network, summation and shared seed; check them against the fit that this one continues.
+    def _build(
+        self, X: Table, settings: Settings, source: Source, before: Fitted | None, remedy: str
+    ) -> tuple[Network, Summation, int]:
+        """Return network, summation and shared seed; check them against the fit that this one continues, if any.
 
-        `goes_on` is empty for a new fit. Otherwise it is the remedy in the error message.
+        The remedy is part of the error message.
         """
-        seed = self._seed if goes_on else checks.shared_seed(self.random_state)
+        seed = checks.shared_seed(self.random_state) if before is None else before.seed
         names = getattr(self, "feature_names_in_", None)
         network, summation = checks.build_network(
-            self._held or self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
+            source.parties or self.partition, self.graph, self.hops, self.summation, X.shape[1], names, seed
         )
-        if not goes_on:
+        if before is None:
             return network, summation, seed
         # Links and the number of iterations may change between fits; the model's structure may not.
-        fitted, asked = self._mixture.density, settings.density
+        fitted, asked = before.mixture.density, settings.density
         is_same = type(fitted) is type(asked) and fitted.shapes(2, 2) == asked.shapes(2, 2)
-        if len(self.weights_) != settings.n_components or not is_same:
+        if before.n_components != settings.n_components or not is_same:
             raise ValueError(
-                f"expected to go on with n_components={len(self.weights_)} and {fitted}, as fitted, got "
-                f"{settings.n_components} and {asked}; try {goes_on}"
+                f"expected to go on with n_components={before.n_components} and {fitted}, as fitted, got "
+                f"{settings.n_components} and {asked}; try {remedy}"
             )
-        if not network.has_blocks_of(self._network):
+        if not network.has_blocks_of(before.network):
             raise ValueError(
                 "expected to go on with the fitted parties, columns and hubs, got others (did partition, graph or "
-                f"hops change?); try {goes_on}"
+                f"hops change?); try {remedy}"
             )
         return network, summation, seed
 
@@ -412,12 +355,8 @@ class FittingMixture(FittedMixture):
         self, settings: Settings, summation: Summation, seed: int, given: Sequence[Given], **more: Any
     ) -> Agreement:
         """Return the agreement that all parties share."""
-        kind = self._init_params()
-        if given and given[0].is_complete(settings.density):
-            kind = "given"
-        return Agreement(
-            settings=settings, summation=summation, seed=seed, hops=int(self.hops), init_params=kind, **more
-        )
+        start: dict[str, Any] = {"hops": self.hops, "init_params": self.init_params, "given": given}
+        return make_agreement(settings, summation, seed, **start, **more)
 
     def _given(self, network: Network, settings: Settings, units: Units) -> list[Given]:
         """Return the initial values that the user gave for each block; empty without any."""
@@ -426,12 +365,6 @@ class FittingMixture(FittedMixture):
             weights = checks.check_weights_init(weights, settings.n_components)
         arrays = units.arrays(self._given_arrays(network, settings), network, settings.density)
         return [Given(weights, own) for own in arrays] if weights is not None or any(arrays) else []
-
-    def _accelerate(self) -> str | None:
-        return None if self.accelerate is None else checks.check_choice("accelerate", self.accelerate, ACCELERATIONS)
-
-    def _init_params(self) -> str:
-        return checks.check_choice("init_params", self.init_params, STARTS)
 
     def _engine(self, goes_on: bool) -> str:
         engine = checks.check_choice("engine", self.engine, ("simulation", "agents"))
@@ -444,34 +377,35 @@ class FittingMixture(FittedMixture):
 
     # Results
 
-    def _keep(
-        self,
-        network: Network,
-        summation: Summation,
-        settings: Settings,
-        seed: int,
-        units: Units,
-        result: MixtureFit,
-        traffic: Traffic,
-    ) -> None:
-        """Set the fitted attributes common to all kinds of fits, in the units of the table."""
-        result = units.fit(result, network, back=True)
-        mixture = result.mixture
-        vars(self).pop("scale_", None)
-        if units.scale is not None:
-            self.scale_ = units.scale
-        self._network, self._summation, self._mixture, self._seed = network, summation, mixture, seed
-        self._last_lower_bounds = result.lower_bounds[-1] if result.lower_bounds else None
-        self.weights_ = mixture.weights.mean(axis=0)
-        self.hub_weights_ = np.empty((len(network.hubs), settings.n_components))
-        self.hub_weights_[:] = mixture.weights
-        self.means_ = self._profile().means
-        self._show(mixture)
-        self.hubs_ = network.named_hubs()
-        self.partition_ = network.named_columns()
-        self.graph_ = network.named_graph()
-        self.lower_bounds_ = [float(bounds.mean()) for bounds in result.lower_bounds]
-        self.lower_bound_ = self.lower_bounds_[-1] if self.lower_bounds_ else -math.inf
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
-        self.traffic_ = traffic
+    def _take(self, fitted: Fitted) -> Self:
+        """Set the fitted attributes, under scikit-learn's names."""
+        self._fitted = fitted
+        self.weights_, self.hub_weights_, self.means_ = fitted.weights, fitted.hub_weights, fitted.profile.means
+        self.hubs_, self.partition_, self.graph_ = fitted.hubs, fitted.partition, fitted.network.named_graph()
+        self.lower_bounds_, self.lower_bound_ = fitted.mean_bounds, fitted.lower_bound
+        self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged
+        self.repairs_, self.traffic_ = list(fitted.repairs), fitted.traffic
+        self.n_features_in_ = fitted.n_features
+        known = {
+            "scale_": fitted.scale,
+            "certificate_": fitted.certificate,
+            "log_likelihood_": fitted.log_likelihood,
+            "disagreement_": fitted.disagreement,
+            "rows_": fitted.rows,
+            "on_": fitted.on,
+            "read_as_": fitted.read_as or None,
+            "gaps_": fitted.gaps or None,
+            "part_": fitted.part,
+            "feature_names_in_": None if fitted.names is None else np.array(fitted.names, dtype=object),
+        }
+        for name in known:
+            vars(self).pop(name, None)
+        vars(self).update({name: value for name, value in known.items() if value is not None})
+        self._show(fitted)
+        return self
+
+
+def _last_fit(fitted: Fitted) -> MixtureFit:
+    """Return the fit that `warm_start` continues."""
+    bounds = fitted.lower_bounds[-1:] if fitted.stream is None else ()
+    return MixtureFit(fitted.mixture, bounds, fitted.converged, (), fitted.traffic)

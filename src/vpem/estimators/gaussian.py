@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.mixture import GaussianMixture
-from sklearn.utils.validation import check_is_fitted
 
 from vpem.core.blocks.covariances import STRUCTURES, n_covariance_parameters
 from vpem.core.blocks.gaussian import Gaussian
@@ -18,7 +17,7 @@ from vpem.core.settings import Settings
 from vpem.estimators import checks
 from vpem.estimators.mixture import VerticalMixture
 from vpem.estimators.precisions import covariances_from_precisions
-from vpem.simulation.model import Mixture
+from vpem.model.fitted import Fitted
 
 Array = NDArray[np.float64]
 
@@ -180,6 +179,8 @@ class VerticalGaussianMixture(VerticalMixture):
         Components that collapsed or starved: iteration, component, party, reason, and True if restarted.
     traffic_ : Traffic
         ``messages``, ``bytes``, ``rounds`` and ``per_agent`` that a real network would send.
+    fitted_ : Fitted
+        All of these in one value, which model files, reports and figures take.
     n_features_in_ : int
     feature_names_in_ : array of str
 
@@ -198,6 +199,7 @@ class VerticalGaussianMixture(VerticalMixture):
 
     covariances_: list[Array]
     _has_families = False
+    _kind = "VerticalGaussianMixture"
 
     def __init__(  # replaces that of VerticalMixture: these arguments define the density
         self,
@@ -252,11 +254,10 @@ class VerticalGaussianMixture(VerticalMixture):
 
     def covariance_matrix(self) -> Array:
         """Dense covariances in the order of X's columns; (n_components, n_features, n_features)."""
-        check_is_fitted(self, "weights_")
-        n_components, n_features = self.means_.shape
-        dense = np.zeros((n_components, n_features, n_features))
-        for columns, block in zip(self._network.block_columns, self._mixture.blocks, strict=True):
-            if self._gaussian.is_matrix:
+        fitted = self._found
+        dense = np.zeros((fitted.n_components, fitted.n_features, fitted.n_features))
+        for columns, block in zip(fitted.network.block_columns, fitted.mixture.blocks, strict=True):
+            if _gaussian(fitted).is_matrix:
                 dense[:, columns[:, None], columns] = block.covariances
             else:
                 dense[:, columns, columns] = block.covariances
@@ -269,10 +270,10 @@ class VerticalGaussianMixture(VerticalMixture):
         variance, becomes "diag". If scikit-learn's number of parameters differs from that of the blocks, the result
         is a `BlockMixture`, a subclass that differs only in this number.
         """
-        dense, n_parameters = self.covariance_matrix(), self._n_parameters()
+        dense, n_parameters = self.covariance_matrix(), self._found.n_parameters
         n_components, n_features = self.means_.shape
-        kind = self._gaussian.covariance_type
-        if kind == "spherical" and len(self._network.hubs) > 1:
+        kind = _gaussian(self._found).covariance_type
+        if kind == "spherical" and len(self.hubs_) > 1:
             kind = "diag"
         counted = (
             n_components - 1 + n_components * n_features + n_covariance_parameters(n_components, n_features, kind)
@@ -304,21 +305,8 @@ class VerticalGaussianMixture(VerticalMixture):
             model.feature_names_in_ = self.feature_names_in_
         return model
 
-    @property
-    def _gaussian(self) -> Gaussian:
-        """Density of the fit."""
-        density = self._mixture.density
-        assert isinstance(density, Gaussian), "fitted by this estimator"
-        return density
-
     def _density(self) -> Gaussian:
-        if self.standardize is True and self.covariance_type == "spherical":
-            raise ValueError(
-                "expected covariance_type 'full', 'tied' or 'diag' with standardize=True, got 'spherical', "
-                "whose columns have the same variance in their own units only; try standardize=False or "
-                "covariance_type='diag'"
-            )
-        return Gaussian(covariance_type=self.covariance_type, reg_covar=self.reg_covar, shrinkage=self.shrinkage)
+        return make_gaussian(self.covariance_type, self.reg_covar, self.shrinkage, standardize=self.standardize)
 
     def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
         """Return each block's means and covariances from `means_init` and `precisions_init`."""
@@ -336,7 +324,33 @@ class VerticalGaussianMixture(VerticalMixture):
                 own["covariances"] = part
         return found
 
-    def _show(self, mixture: Mixture) -> None:
-        shared_by = STRUCTURES[self._gaussian.covariance_type].shared_by
+    def _show(self, fitted: Fitted) -> None:
+        shared_by = STRUCTURES[_gaussian(fitted).covariance_type].shared_by
         shown: Any = {"components": 0, "columns": np.s_[:, 0], None: np.s_[:]}[shared_by]
-        self.covariances_ = [block.covariances[shown] for block in mixture.blocks]
+        self.covariances_ = [block.covariances[shown] for block in fitted.mixture.blocks]
+
+
+def make_gaussian(
+    covariance_type: str, reg_covar: float, shrinkage: float | str | None, *, standardize: Any
+) -> Gaussian:
+    """Return the density of Gaussian columns; raise ValueError for arguments that contradict each other."""
+    if standardize is True and covariance_type == "spherical":
+        raise ValueError(
+            "expected covariance_type 'full', 'tied' or 'diag' with standardize=True, got 'spherical', "
+            "whose columns have the same variance in their own units only; try standardize=False or "
+            "covariance_type='diag'"
+        )
+    return Gaussian(covariance_type=covariance_type, reg_covar=reg_covar, shrinkage=shrinkage)
+
+
+def from_fitted(fitted: Fitted) -> VerticalMixture:
+    """Return the estimator of a fit, with the parameters that the value has."""
+    make = VerticalGaussianMixture if fitted.estimator == VerticalGaussianMixture.__name__ else VerticalMixture
+    return make(**fitted.parameters)._take(fitted)
+
+
+def _gaussian(fitted: Fitted) -> Gaussian:
+    """Density of a fit by `VerticalGaussianMixture`."""
+    density = fitted.mixture.density
+    assert isinstance(density, Gaussian), "fitted by this estimator"
+    return density

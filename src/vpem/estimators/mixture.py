@@ -17,11 +17,12 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table
 from vpem.core.settings import Settings
 from vpem.estimators import checks
-from vpem.estimators.families import Families, find_families
+from vpem.estimators.families import find_families
 from vpem.estimators.fitting import FittingMixture
 from vpem.estimators.growing import block_structures, grow_mixture, grow_stream, grown_families, party_families
+from vpem.estimators.joined import Source
 from vpem.estimators.summary import model_html
-from vpem.simulation.model import Mixture
+from vpem.model.fitted import Fitted
 
 Array = NDArray[np.float64]
 
@@ -87,10 +88,6 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     log_likelihood_, verdict_, certificate_, repairs_, traffic_, n_features_in_, feature_names_in_ :
     """
 
-    _words: Mapping[int, Sequence[str]] = {}
-    _known: Families | None = None
-    """Families and categories determined from more rows than those of the fit; used in place of `families`."""
-
     def __init__(
         self,
         n_components: int = 1,
@@ -153,12 +150,12 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
 
     def _html_repr(self) -> str:
         """HTML for notebooks: a summary of the model, if it is fitted, above scikit-learn's list of parameters."""
-        summary = model_html(self) if hasattr(self, "weights_") else ""
+        summary = "" if self._fitted is None else model_html(self._fitted, type(self).__name__)
         return summary + str(super()._html_repr())
 
-    def _show(self, mixture: Mixture) -> None:
-        shapes = mixture.density.shapes(1, 1)
-        self.parameters_ = [{name: block.arrays[name] for name in shapes} for block in mixture.blocks]
+    def _show(self, fitted: Fitted) -> None:
+        shapes = fitted.mixture.density.shapes(1, 1)
+        self.parameters_ = [{name: block.arrays[name] for name in shapes} for block in fitted.mixture.blocks]
 
     def _density(self) -> Density:
         if self.density is None:
@@ -176,16 +173,16 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
     @property
     def families_(self) -> dict[str | int, str]:
         """Column to its family."""
-        texts = getattr(self, "_texts", None)
-        if texts is None:
+        if self._fitted is None or self._fitted.families is None:
             raise AttributeError("expected a model that was fitted with families, got another")
-        return dict(zip(self._keys(), texts, strict=True))
+        return dict(zip(self._keys(), self._fitted.families, strict=True))
 
     @property
     def categories_(self) -> dict[str | int, list[str]]:
         """Column with categories to their names."""
+        labels = {} if self._fitted is None else self._fitted.coding.labels
         keys = self._keys()
-        return {keys[column]: list(own) for column, own in sorted(self._coding.labels.items())}
+        return {keys[column]: list(own) for column, own in sorted(labels.items())}
 
     def _keys(self) -> list[Any]:
         names = getattr(self, "feature_names_in_", None)
@@ -201,25 +198,32 @@ class VerticalMixture(FittingMixture, DensityMixin, BaseEstimator):  # type: ign
         )
 
     def _with_families(
-        self, table: Table, network: Network, settings: Settings, *, goes_on: bool
-    ) -> tuple[Table, Settings]:
+        self,
+        table: Table,
+        words: Mapping[int, Sequence[str]],
+        network: Network,
+        settings: Settings,
+        source: Source,
+        before: Fitted | None,
+    ) -> tuple[Table, Settings, dict[str, Any], Fitted | None]:
         if not self._has_families:
-            return table, settings
+            return table, settings, {}, before
         parties = network.named_columns()
-        if not goes_on:
+        if before is None:
             names = getattr(self, "feature_names_in_", None)
-            found = self._known or find_families(self.families, table, self._words, parties, names)
-            self._texts, self._coding = found.texts, found.coding
-            table = found.coding.code(table, self._words, names)
-            return table, replace(settings, density=self._mixed(party_families(self._texts, parties)))
-        texts = grown_families(self._texts, table, self._keys())
-        density = self._mixed(party_families(texts, parties))
-        if texts != self._texts:
-            structures = block_structures(density, network)
-            self._texts, self._mixture = texts, grow_mixture(self._mixture, structures, density)
-            if self._stream is not None:
-                self._stream = grow_stream(self._stream, structures)
-        return table, replace(settings, density=density)
+            found = source.families or find_families(self.families, table, words, parties, names)
+            texts, coding = found.texts, found.coding
+            table = coding.code(table, words, names)
+            density = self._mixed(party_families(texts, parties))
+        else:
+            assert before.families is not None, "the last fit had families too"
+            texts, coding = grown_families(before.families, table, self._keys()), before.coding
+            density = self._mixed(party_families(texts, parties))
+            if texts != before.families:
+                structures = block_structures(density, network)
+                stream = None if before.stream is None else grow_stream(before.stream, structures)
+                before = replace(before, mixture=grow_mixture(before.mixture, structures, density), stream=stream)
+        return table, replace(settings, density=density), {"families": texts, "coding": coding}, before
 
     def _given_arrays(self, network: Network, settings: Settings) -> list[dict[str, Array]]:
         given = [{} for _ in network.hubs] if self.blocks_init is None else self.blocks_init

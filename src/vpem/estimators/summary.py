@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from vpem.meaning import as_bytes, as_count, short_number
+from vpem.model.fitted import Fitted
 from vpem.verdict import colour
 
 MOST_COMPONENTS = 12
@@ -16,32 +17,36 @@ STYLE = "border-collapse:collapse;margin:.4em 0"
 CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0;border:0;background:none"
 
 
-def model_html(model: Any) -> str:
+def model_html(fitted: Fitted, name: str) -> str:
     """Return an HTML summary of a fitted mixture: outcome of the fit, and distinctive columns of each component.
 
     The summary contains no data rows and no scripts. It uses the colours of the notebook.
     """
-    found = model._profile()
-    nats = [one.nats for one in model._column_information()]
-    names = [escape(name) for name in model._column_names()]
+    found, nats = fitted.profile, [one.nats for one in fitted.column_information]
+    names = [escape(column) for column in fitted.column_names]
+    rows, verdict = fitted.rows, fitted.judgement.findings if fitted.certificate is not None else None
+    value = fitted.lower_bound if fitted.log_likelihood is None else fitted.log_likelihood
+    bound = f", log-likelihood {value:.4f} per row" if math.isfinite(value) else ""
+    end = "converged" if fitted.converged else "<b>did not converge</b>"
     lines = {
         "model": f"{as_count(len(found.shares), 'component')}, {as_count(len(names), 'column')}, "
-        f"{as_count(len(model.partition_), 'party', 'parties')}",
-        **_rows(model),
-        "fit": _fit(model),
-        "traffic": f"{as_bytes(model.traffic_.bytes)} in {as_count(model.traffic_.messages, 'message')}, if "
+        f"{as_count(len(fitted.partition), 'party', 'parties')}",
+        **({} if rows is None else {"rows": escape(rows.describe()), "gaps": escape(rows.describe_gaps())}),
+        "fit": f"{end} after {as_count(fitted.n_iter, 'iteration')}{bound}",
+        "traffic": f"{as_bytes(fitted.traffic.bytes)} in {as_count(fitted.traffic.messages, 'message')}, if "
         "this were a real network",
     }
-    if hasattr(model, "certificate_"):
-        lines["verdict"] = _verdict(model)
+    if verdict is not None:
+        told = [f"{one.severity}: {one.sentence}" + f" Try: {one.remedy}." * bool(one.remedy) for one in verdict]
+        lines["verdict"] = f"<b>{colour(verdict)}</b>" + "".join(f"<div>{escape(text)}</div>" for text in told)
     if len(found.shares) > 1:
         best = sorted(range(len(names)), key=lambda column: -nats[column])[:5]
         lines["most informative"] = ", ".join(f"{names[c]} ({nats[c]:.2f} nats)" for c in best)
-    title = f"<b>{escape(type(model).__name__)}</b>"
+    title = f"<b>{escape(name)}</b>"
     head = "".join(
-        f'<tr><th style="{CELL}">{name}</th><td style="{CELL}">{text}</td></tr>' for name, text in lines.items()
+        f'<tr><th style="{CELL}">{line}</th><td style="{CELL}">{text}</td></tr>' for line, text in lines.items()
     )
-    labels = model._coding.labels
+    labels = fitted.coding.labels
     body = "".join(_component(k, found, names, labels) for k in range(min(len(found.shares), MOST_COMPONENTS)))
     left = len(found.shares) - MOST_COMPONENTS
     if left > 0:
@@ -51,27 +56,6 @@ def model_html(model: Any) -> str:
     titles = "".join(f'<th style="{CELL}">{text}</th>' for text in ("component", "share", "farthest from everyone"))
     tables = f'<table style="{STYLE}">{head}</table><table style="{STYLE}"><tr>{titles}</tr>{body}</table>'
     return f'<div class="vpem-model">{title}{tables}</div>'
-
-
-def _rows(model: Any) -> dict[str, str]:
-    rows = getattr(model, "rows_", None)
-    return {} if rows is None else {"rows": escape(rows.describe()), "gaps": escape(rows.describe_gaps())}
-
-
-def _fit(model: Any) -> str:
-    end = "converged" if model.converged_ else "<b>did not converge</b>"
-    value = getattr(model, "log_likelihood_", model.lower_bound_)
-    bound = f", log-likelihood {value:.4f} per row" if math.isfinite(value) else ""
-    return f"{end} after {as_count(model.n_iter_, 'iteration')}{bound}"
-
-
-def _verdict(model: Any) -> str:
-    """Return the colour, then one line for each finding."""
-    findings = [
-        f"{one.severity}: {escape(one.sentence)}" + (f" Try: {escape(one.remedy)}." if one.remedy else "")
-        for one in model.verdict_
-    ]
-    return f"<b>{colour(model.verdict_)}</b>" + "".join(f"<div>{text}</div>" for text in findings)
 
 
 def _component(k: int, found: Any, names: list[str], labels: Any) -> str:

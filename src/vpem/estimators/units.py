@@ -17,7 +17,9 @@ from vpem.core.blocks.density import Density
 from vpem.core.blocks.factors import rescaled
 from vpem.core.blocks.overall import column_moments
 from vpem.core.network.parties import Network
+from vpem.core.network.summation import Summation
 from vpem.core.rows import Rows, Table, row_chunks
+from vpem.model.fitted import Fitted
 from vpem.simulation.certificate import Certificate
 from vpem.simulation.model import Mixture, MixtureFit
 
@@ -131,3 +133,22 @@ def find_units(table: Table, scale: Array | None = None, scaled: NDArray[np.intp
         chunks = row_chunks(0, n_rows, table.shape[1])
         n_rows = sum(int((~np.isnan(table[rows]).all(axis=1)).sum()) for rows in chunks)
     return Units(scale, -float(counts @ np.log(scale)) / max(n_rows, 1))
+
+
+def make_fitted(
+    result: MixtureFit, network: Network, summation: Summation, seed: int, units: Units, **about: Any
+) -> Fitted:
+    """Return a fit as one value, in the units of the table; `about` has further fields of `Fitted`."""
+    result = units.fit(result, network, back=True)
+    return Fitted(
+        mixture=result.mixture,
+        network=network,
+        summation=summation,
+        seed=seed,
+        lower_bounds=result.lower_bounds,
+        converged=result.converged,
+        traffic=result.traffic,
+        repairs=result.repairs,
+        scale=units.scale,
+        **about,
+    )

@@ -13,6 +13,8 @@ from vpem.meaning import entropy, short_number, verdict_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from vpem.model.fitted import Fitted
+
 MOST_COLUMNS = 40
 """Maximum number of columns in a figure."""
 MOST_DOTS = 5000
@@ -42,15 +44,16 @@ def plot_profiles(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
     """
     from matplotlib.colors import Normalize
 
-    found = model._profile()
+    fitted = model.fitted_
+    found = fitted.profile
     n_components, n_features = found.means.shape
     shown = np.arange(n_features)
     if n_features > max_columns:
-        nats = np.array([one.nats for one in model._column_information()])
+        nats = np.array([one.nats for one in fitted.column_information])
         shown = np.argsort(-nats, kind="stable")[:max_columns]
     distances = found.distances[:, shown].T
     limit = float(np.clip(np.abs(distances).max(), 0.5, 3.0))
-    names, labels = _long_names(model), model._coding.labels
+    names, labels = _long_names(fitted), fitted.coding.labels
     widest = max(len(names[column]) for column in shown)
     figure = make_figure(max(4.0, 1.6 + 0.075 * widest + 0.75 * n_components), max(3.0, 1.7 + 0.26 * len(shown)))
     axes = figure.add_subplot()
@@ -85,12 +88,13 @@ def plot_importance(model: Any, max_columns: int = MOST_COLUMNS) -> Figure:
     max_columns : int, default=40
         Maximum number of columns, and of parties.
     """
-    most, known = entropy(model.weights_), list(map(str, model.partition_))
-    of_columns, of_parties = model._column_information(), model._party_information()
-    single = all(len(held) == 1 for held in model.partition_.values())
+    fitted = model.fitted_
+    most, known = entropy(fitted.weights), list(map(str, fitted.partition))
+    of_columns, of_parties = fitted.column_information, fitted.party_information
+    single = all(len(held) == 1 for held in fitted.partition.values())
     is_plain = single or len(known) > len(COLOURS)  # otherwise parties would share colours
     colour_of = {party: COLOURS[0 if is_plain else number] for number, party in enumerate(known)}
-    panels = [("columns", of_columns, _long_names(model), [colour_of[party] for party in model._party_of_column()])]
+    panels = [("columns", of_columns, _long_names(fitted), [colour_of[party] for party in fitted.party_of_column])]
     if not single:
         panels.append(("parties", of_parties, known, [colour_of[party] for party in known]))
     lengths = [min(len(found), max_columns) for _, found, *_ in panels]
@@ -219,7 +223,8 @@ def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | N
     X : array-like of shape (n_samples, n_features), optional
         Rows, coloured by label. Of more than 5,000, a regular subsample is drawn.
     """
-    found, names = model._profile(), model._column_names()
+    fitted = model.fitted_
+    found, names = fitted.profile, fitted.column_names
     pair = [_number(column, names) for column in (one, other)]
     shown = {column: _categories(found, column) for column in pair if column in found.categories}
     sizes = [0.35 * len(shown[column]) + 1.6 if column in shown else 0.0 for column in pair]
@@ -230,11 +235,11 @@ def plot_features(model: Any, one: str | int, other: str | int, X: ArrayLike | N
     if shown:
         _add_categories(axes, found, pair, shown)
         for column, axis in zip(pair, (axes.xaxis, axes.yaxis), strict=True):
-            _name_categories(axis, shown.get(column), model._coding.labels.get(column))
+            _name_categories(axis, shown.get(column), fitted.coding.labels.get(column))
         lines = "\nlines: one and two deviations" if len(shown) < len(set(pair)) else ""
         axes.set_title(f"area of a dot: share of the category in the component{lines}", fontsize=8)
     else:
-        _add_ellipses(axes, found.means[:, pair], _covariances(model, *pair))
+        _add_ellipses(axes, found.means[:, pair], _covariances(fitted, *pair))
     for k, share in enumerate(found.shares):
         colour = COLOURS[k % len(COLOURS)]
         axes.scatter([], [], color=colour, edgecolors="#000000", s=90, label=f"{k}: {share:.0%}")
@@ -299,7 +304,7 @@ def _add_categories(axes: Any, found: Any, pair: list[int], shown: dict[int, lis
 
 
 def _add_rows(axes: Any, model: Any, X: Any, pair: list[int], shown: dict[int, list[int]]) -> None:
-    labels, values = model.predict(X), np.array(model._read(X)[:], dtype=np.float64)[:, pair]
+    labels, values = model.predict(X), np.array(model.read(X)[:], dtype=np.float64)[:, pair]
     for number, column in enumerate(pair):
         if column in shown:  # jitter around the position of the category
             place = np.full(int(np.nanmax(values[:, number], initial=max(shown[column]))) + 1, np.nan)
@@ -313,10 +318,10 @@ def _add_rows(axes: Any, model: Any, X: Any, pair: list[int], shown: dict[int, l
     axes.scatter(*values[rows].T, c=colours, s=5, alpha=0.35, linewidths=0, zorder=1)
 
 
-def _covariances(model: Any, one: int, other: int) -> list[Any]:
+def _covariances(fitted: Fitted, one: int, other: int) -> list[Any]:
     """Return the covariance of two columns within each component, shape (2, 2) each."""
-    _, density, blocks, columns = model._parts()
-    deviations = model._profile().deviations
+    _, density, blocks, columns = fitted.parts
+    deviations = fitted.profile.deviations
     found = [np.diag(own[[one, other]] ** 2) for own in deviations]
     for block, held in zip(blocks, columns, strict=True):
         correlations = density.correlations(block)
@@ -342,10 +347,10 @@ def _number(column: str | int, names: list[str]) -> int:
     raise ValueError(f"expected the name or number of a column, one of {shown}, got {_short(column)}")
 
 
-def _long_names(model: Any) -> list[str]:
+def _long_names(fitted: Fitted) -> list[str]:
     """Prefix columns with their parties, unless their names already contain them."""
-    names, parties = model._column_names(), model._party_of_column()
-    is_plain = len(set(parties)) == 1 or not hasattr(model, "feature_names_in_")
+    names, parties = fitted.column_names, fitted.party_of_column
+    is_plain = len(set(parties)) == 1 or fitted.names is None
     pairs = zip(parties, names, strict=True)
     return names if is_plain else [name if party in name else f"{party}: {name}" for party, name in pairs]
 

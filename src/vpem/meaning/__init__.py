@@ -4,7 +4,7 @@ They use the protocol of a density alone, so they hold for every family of colum
 """
 
 from vpem.meaning.certainty import Certainty, make_certainty, typicality
-from vpem.meaning.comparing import Comparison, compare_models, verdict_of
+from vpem.meaning.comparing import Comparison, compare_models, judged, verdict_of
 from vpem.meaning.imputing import impute_rows
 from vpem.meaning.information import Information, block_information, column_information, entropy, whole_information
 from vpem.meaning.pooling import pooling_gains
@@ -23,6 +23,7 @@ __all__ = [
     "compare_models",
     "entropy",
     "impute_rows",
+    "judged",
     "make_certainty",
     "make_profile",
     "pooling_gains",

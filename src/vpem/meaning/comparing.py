@@ -91,7 +91,7 @@ def _refusal(models: Mapping[str, Any]) -> str:
     """Return a message on a column whose log-densities are not comparable; empty if all are."""
     known: dict[str, tuple[str, str]] = {}
     for name, model in models.items():
-        for column, measure in model._measures().items():
+        for column, measure in model.fitted_.measures.items():
             other, expected = known.setdefault(column, (name, measure))
             if measure != expected:
                 return (
@@ -107,7 +107,11 @@ def verdict_of(model: Any) -> tuple[Colour | None, list[Finding]]:
 
     The colour is None for a model that was not judged, such as one from a file of an older version.
     """
-    found = getattr(model, "verdict_", None)
+    return judged(getattr(model, "verdict_", None))
+
+
+def judged(found: Sequence[Finding] | None) -> tuple[Colour | None, list[Finding]]:
+    """Return the colour of findings and the findings, the worst first; the colour is None without a verdict."""
     if found is None or any(finding.code == "not_judged" for finding in found):
         return None, []
     return colour(found), sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
@@ -118,7 +122,7 @@ def _facts(model: Any) -> dict[str, Any]:
         "components": len(model.weights_),
         "columns": model.means_.shape[1],
         "parties": len(model.partition_),
-        "parameters": model._n_parameters(),
+        "parameters": model.fitted_.n_parameters,
         "iterations": model.n_iter_,
         "converged": bool(model.converged_),
         "messages": int(model.traffic_.messages),

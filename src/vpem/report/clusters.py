@@ -6,15 +6,15 @@ The cards do not reveal any row. A component that stands for fewer than `SMALLES
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.rows import Table
 from vpem.meaning import Certainty, Profile, entropy
+from vpem.model.fitted import Fitted
 from vpem.report.bins import SMALLEST_COUNT, hide_small
 from vpem.report.values import short
 
@@ -26,19 +26,17 @@ MOST_CONFUSED = 6
 """Maximum number of pairs of confused components in the page."""
 
 
-def without_small(model: Any, n_rows: int) -> Any:
-    """Return a copy of the model in which components that stand for too few rows have negligible weight.
+def without_small(fitted: Fitted, n_rows: int) -> Fitted:
+    """Return the fit, with a negligible weight of components that stand for too few rows.
 
-    Results of `vpem.meaning` for the copy describe the other components. If all components stand for too few rows,
-    the model itself is returned; the page then shows nothing about components.
+    Its profile and information then describe the other components. If all components stand for too few rows, they
+    keep their weights; the page then shows nothing about components.
     """
-    small = model.weights_ * n_rows < SMALLEST_COUNT
+    small = fitted.weights * n_rows < SMALLEST_COUNT
     if not small.any() or small.all():
-        return model
-    shown = copy.copy(model)
-    weights = np.where(small, NEGLIGIBLE, model.weights_)
-    shown.weights_ = weights / weights.sum()
-    return shown
+        return fitted
+    weights = np.where(small, NEGLIGIBLE, fitted.weights)
+    return replace(fitted, mixture=replace(fitted.mixture, weights=weights[None] / weights.sum()))
 
 
 def profile_of(
@@ -67,23 +65,21 @@ def profile_of(
     return {"everyone": short(everyone), "distances": short(told), "nats": round(nats, 3)}
 
 
-def importance_card(model: Any, n_rows: int) -> dict[str, Any]:
+def importance_card(fitted: Fitted, n_rows: int) -> dict[str, Any]:
     """Return the information of parties about a row's component; the features card has that of columns.
 
     Empty if all components stand for too few rows.
     """
-    if (model.weights_ * n_rows < SMALLEST_COUNT).all():
+    if (fitted.weights * n_rows < SMALLEST_COUNT).all():
         return {"entropy": 0, "party_nats": []}
-    found = model._party_information()
     return {
-        "entropy": round(entropy(model.weights_), 3),
-        "party_nats": [[round(one.nats, 3), round(one.error, 3)] for one in found],
+        "entropy": round(entropy(fitted.weights), 3),
+        "party_nats": [[round(one.nats, 3), round(one.error, 3)] for one in fitted.party_information],
     }
 
 
-def certainty_card(model: Any, table: Table) -> dict[str, Any]:
+def certainty_card(found: Certainty, weights: Array) -> dict[str, Any]:
     """Return the certainty of the rows' labels."""
-    found: Certainty = model.certainty(table)
     if found.n_rows < SMALLEST_COUNT:
         return {"certainty": None}
     counts = hide_small(found.counts)
@@ -94,7 +90,7 @@ def certainty_card(model: Any, table: Table) -> dict[str, Any]:
             "left_out": round(1 - float(counts.sum()) / found.n_rows, 4),
             "mean": round(found.mean_largest, 3),
             "sure": _bounded(found.sure_share, found.n_rows),
-            "confused": _confused(found, model.weights_),
+            "confused": _confused(found, weights),
         }
     }
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.rows import Table
+from vpem.meaning import Profile
+from vpem.model.fitted import Fitted
 from vpem.report.bins import SMALLEST_COUNT, Bins, count_bins, count_categories, find_limits
 from vpem.report.clusters import profile_of
 from vpem.report.marginals import component_curves
@@ -30,18 +32,18 @@ SHADES = 9
 """Number of shades of cells with rows; shade 0 is an empty cell."""
 
 
-def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) -> dict[str, Any]:
+def features_card(fitted: Fitted, shown: Fitted, table: Table, names: Sequence[str]) -> dict[str, Any]:
     """Return histograms, parameters and profiles of the features; figures are scaled to limits of 0 and 1.
 
     Parameters
     ----------
-    model : VerticalMixture
-    shown : VerticalMixture
-        The model without its small components, from which profiles are computed.
+    fitted : Fitted
+    shown : Fitted
+        The fit without its small components, from which profiles are computed.
     table : Table
     names : sequence of str
     """
-    profile, nats = shown._profile(), [one.nats for one in shown._column_information()]
+    profile, nats = shown.profile, [one.nats for one in shown.column_information]
     ranked = np.argsort(-np.array(nats), kind="stable")
     columns = sorted(ranked[:MOST_FEATURES].tolist())
     place_of = {column: place for place, column in enumerate(columns)}
@@ -52,13 +54,13 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
     paired = sorted(place_of[column] for column in ranked[:MOST_PAIRED].tolist())
     bins = count_bins(table, columns, limits, n_bins, paired, n_pair_bins)
     shares = count_categories(table, sizes)
-    families = dict(enumerate(getattr(model, "_texts", ())))
-    party_of = {column: number for number, held in enumerate(model.partition_.values()) for column in held}
-    hub_of = {column: number for number, hub in enumerate(model.hubs_) for column in hub.columns}
+    families = dict(enumerate(fitted.families or ()))
+    party_of = {column: number for number, held in enumerate(fitted.partition.values()) for column in held}
+    hub_of = {column: number for number, hub in enumerate(fitted.hubs) for column in hub.columns}
     features = []
     for place, column in enumerate(columns):
         observed = int(bins.observed[place])
-        hidden = np.isnan(limits[place]).any() | (model.weights_ * observed < SMALLEST_COUNT)
+        hidden = np.isnan(limits[place]).any() | (fitted.weights * observed < SMALLEST_COUNT)
         features.append(
             {
                 "name": names[column],
@@ -68,14 +70,14 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
                 "counts": bins.counts[place].tolist(),
                 "observed": observed,
                 "family": families.get(column),
-                **_parameters(model, column, limits[place], hidden),
+                **_parameters(fitted, column, limits[place], hidden),
                 **profile_of(profile, nats[column], column, hidden),
             }
         )
         if column in shares:
-            features[-1] |= _categories(model, profile, column, shares[column], hidden)
-    density, blocks = model._mixture.density, model._mixture.blocks
-    small = model.weights_ * len(table) < SMALLEST_COUNT
+            features[-1] |= _categories(fitted, profile, column, shares[column], hidden)
+    density, blocks = fitted.mixture.density, fitted.mixture.blocks
+    small = fitted.weights * len(table) < SMALLEST_COUNT
     return {
         "n_columns": len(names),
         "features": features,
@@ -84,13 +86,13 @@ def features_card(model: Any, shown: Any, table: Table, names: Sequence[str]) ->
         "shades": {f"{one},{other}": _shade(counts) for (one, other), counts in bins.pairs.items()},
         "correlations": [
             _triangles(density.correlations(block), hub.columns, place_of, small)
-            for block, hub in zip(blocks, model.hubs_, strict=True)
+            for block, hub in zip(blocks, fitted.hubs, strict=True)
         ],
         "missing": _missing(bins, len(table)),
     }
 
 
-def _sizes(profile: Any, columns: Sequence[int], limits: Array) -> dict[int, int]:
+def _sizes(profile: Profile, columns: Sequence[int], limits: Array) -> dict[int, int]:
     """Return the number of categories of columns; set the limits of their figures independently of the rows."""
     found = {}
     for place, column in enumerate(columns):
@@ -101,14 +103,14 @@ def _sizes(profile: Any, columns: Sequence[int], limits: Array) -> dict[int, int
 
 
 def _categories(
-    model: Any, profile: Any, column: int, counts: NDArray[np.int64], hidden: NDArray[np.bool_]
+    fitted: Fitted, profile: Profile, column: int, counts: NDArray[np.int64], hidden: NDArray[np.bool_]
 ) -> dict[str, Any]:
     """Return names and shares, of rows and within components, of one column's categories.
 
     Categories with few rows are merged. "typical" is the category in a component's cell: the named category whose
     share is farthest above everyone's. Its distance gives the colour of the cell.
     """
-    labels = model._coding.labels.get(column) or [str(number) for number in range(len(counts))]
+    labels = fitted.coding.labels.get(column) or [str(number) for number in range(len(counts))]
     few = counts < SMALLEST_COUNT
     order = [number for number in np.argsort(-counts, kind="stable").tolist() if not few[number]]
     shown, own = order[:MOST_CATEGORIES], profile.categories[column]
@@ -126,15 +128,15 @@ def _categories(
     }
 
 
-def _parameters(model: Any, column: int, limits: Array, hidden: NDArray[np.bool_]) -> dict[str, Any]:
+def _parameters(fitted: Fitted, column: int, limits: Array, hidden: NDArray[np.bool_]) -> dict[str, Any]:
     """Return means and deviations of one feature, shape (n_components,), in units of its figure; None if hidden.
 
     Curves of shape (n_components, N_POINTS) are added if the densities are not normal. Components that stand for
     fewer than `SMALLEST_COUNT` values are hidden, because their parameters would reveal these values.
     """
-    span, density = float(limits[1] - limits[0]), model._mixture.density
-    b, hub = next((b, hub) for b, hub in enumerate(model.hubs_) if column in hub.columns)
-    block, place = model._mixture.blocks[b], list(hub.columns).index(column)
+    span, density = float(limits[1] - limits[0]), fitted.mixture.density
+    b, hub = next((b, hub) for b, hub in enumerate(fitted.hubs) if column in hub.columns)
+    block, place = fitted.mixture.blocks[b], list(hub.columns).index(column)
     means, deviations = density.means(block)[:, place], density.deviations(block)[:, place]
     found = {
         "means": short(np.where(hidden, np.nan, (means - limits[0]) / span)),

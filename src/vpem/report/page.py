@@ -18,6 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.rows import Table
+from vpem.meaning import Certainty
+from vpem.model.evaluation import find_certainty
+from vpem.model.fitted import Fitted
 from vpem.report import cards, clusters
 from vpem.report.bins import SMALLEST_COUNT
 from vpem.report.features import features_card
@@ -99,41 +102,56 @@ def make_report(
     feature_names : sequence of str, optional
         By default the names of the fit, or else the columns' numbers.
     """
-    if getattr(model, "_has_families", False) and hasattr(model, "weights_"):
-        coded = model._read(X)  # for the features; for labels, the model encodes X itself
-        return fill_sheet("page.html", SCRIPTS, title, describe(model, coded, title, feature_names, X, wording))
-    table = _check(model, X)
-    return fill_sheet("page.html", SCRIPTS, title, describe(model, table, title, feature_names, wording=wording))
+    return fill_sheet("page.html", SCRIPTS, title, describe(model, X, title, feature_names, wording))
 
 
 def describe(
-    model: Any,
+    model: Any, X: Any, title: str, feature_names: Sequence[str] | None = None, wording: Wording = in_python
+) -> dict[str, Any]:
+    """Return the content of the page of `make_report` as plain values."""
+    has_families = getattr(getattr(model, "fitted_", None), "families", None) is not None
+    table = model.read(X) if has_families else _check(model, X)
+    return contents(model.fitted_, table, title, feature_names, wording)
+
+
+def write_page(fitted: Fitted, table: Table, path: str | os.PathLike[str], **about: Any) -> None:
+    """Write the page of a fit; `about` has the other arguments of `contents`."""
+    write_sheet(fill_sheet("page.html", SCRIPTS, about["title"], contents(fitted, table, **about)), path)
+
+
+def contents(
+    fitted: Fitted,
     table: Table,
     title: str,
-    feature_names: Sequence[str] | None,
-    source: Any = None,
+    feature_names: Sequence[str] | None = None,
     wording: Wording = in_python,
+    *,
+    certainty: Certainty | None = None,
+    others: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the content of all cards as plain values, in the order of the page.
+    """Return the content of all cards as plain values.
 
-    With families, `table` has codes of categories, and `source` is the user's table.
+    Parameters
+    ----------
+    fitted : Fitted
+    table : Table of shape (n_samples, n_features)
+        Rows of the fit, with its codes of categories.
+    title, feature_names, wording :
+        As for `make_report`.
+    certainty : Certainty, optional
+        Certainty of the rows' labels, if it does not follow from the fit alone.
+    others : sequence of str
+        The other parties, for one party's part of a study; the page then omits facts that it cannot know.
     """
-    agents, shown = cards.all_agents(model), clusters.without_small(model, len(table))
+    agents, shown = cards.all_agents(fitted), clusters.without_small(fitted, len(table))
     return {
         "smallest": SMALLEST_COUNT,
-        **cards.verdict_card(model, wording),
-        **cards.facts_card(model, len(table), title),
-        **cards.weights_card(model),
+        **cards.fit_cards(fitted, len(table), title, others, agents, wording),
         **clusters.importance_card(shown, len(table)),
-        **clusters.certainty_card(model, table if source is None else source),
-        **features_card(model, shown, table, _feature_names(model, feature_names)),
-        **cards.rows_card(model),
-        **cards.trajectory_card(model),
-        **cards.agreement_card(model),
-        **cards.repairs_card(model),
-        **cards.network_card(model, agents),
-        **cards.traffic_card(model, agents),
-        **cards.settings_card(model),
+        **clusters.certainty_card(find_certainty(fitted, table) if certainty is None else certainty, fitted.weights),
+        **features_card(fitted, shown, table, _feature_names(fitted, feature_names)),
+        **cards.rows_card(fitted.rows),
+        **cards.network_card(fitted, agents),
     }
 
 
@@ -184,10 +202,10 @@ def _check(model: Any, X: Any) -> Table:
     return table
 
 
-def _feature_names(model: Any, given: Sequence[str] | None) -> list[str]:
-    n_features = model.means_.shape[1]
+def _feature_names(fitted: Fitted, given: Sequence[str] | None) -> list[str]:
+    n_features = fitted.n_features
     if given is None:
-        given = getattr(model, "feature_names_in_", [f"column {number}" for number in range(n_features)])
+        given = fitted.names or [f"column {number}" for number in range(n_features)]
     if isinstance(given, str) or len(given) != n_features:
         raise ValueError(
             f"expected feature_names to be {n_features} names, one for each column, got {given!r:.80}; "

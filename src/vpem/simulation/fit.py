@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.agent.meeting import meeting_traffic
-from vpem.core.blocks.overall import Overall, describe
 from vpem.core.decisions.initial import START, random_rows, shared_generator
 from vpem.core.decisions.repair import Repair, make_cases
 from vpem.core.decisions.starts import Given
-from vpem.core.network.parties import Network
-from vpem.core.rows import Table
 from vpem.core.script.start_phases import begin_clusters
 from vpem.core.script.state import Clustering, Model, Parameters, Progress
 from vpem.core.settings import Agreement, Settings
@@ -26,27 +23,18 @@ Array = NDArray[np.float64]
 
 
 def fit(
-    table: Table,
-    network: Network,
-    agreement: Agreement,
-    given: Sequence[Given],
-    watch: Watch,
-    *,
-    overall: Overall | None = None,
-    before: MixtureFit | None = None,
+    problem: Problem, agreement: Agreement, given: Sequence[Given], watch: Watch, before: MixtureFit | None = None
 ) -> MixtureFit:
     """Fit with a simulated network.
 
     Parameters
     ----------
-    table : Table of shape (n_samples, n_features)
-    network : Network
+    problem : Problem
+        With the moments for the agreement's density.
     agreement : Agreement
     given : sequence of Given
         Initial values of all blocks, complete or partial; may be empty.
     watch : Watch
-    overall : Overall, optional
-        Moments of the columns, if known.
     before : MixtureFit, optional
         Fit to continue, in place of a start.
 
@@ -55,10 +43,8 @@ def fit(
     MixtureFit
         Best run, with the traffic of all runs.
     """
-    overall = describe(table, network, agreement.settings.density) if overall is None else overall
-    problem = Problem(table, network, agreement.summation, overall)
     channel = problem.channel()
-    channel.traffic += meeting_traffic(network, len(table), agreement.hops, agreement.summation)
+    channel.traffic += meeting_traffic(problem.network, len(problem.X), agreement.hops, agreement.summation)
     watch.note(f"the network's sum is computed as {channel.path}")
     with channel.pool.in_use(channel):
         if before is not None:

@@ -17,7 +17,6 @@ from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.sweep import Disagreement
 from vpem.core.blocks.tiles import Layout, Packed, columns_first
 from vpem.core.decisions.repair import Repair
-from vpem.core.decisions.stopping import comparable_bound
 from vpem.core.network.parties import Network
 from vpem.core.network.steps import Task, one_by_one
 from vpem.core.network.summation import Summation
@@ -167,8 +166,3 @@ class MixtureFit:
     def n_iter(self) -> int:
         """Number of iterations; each is an E-step and an M-step."""
         return len(self.lower_bounds)
-
-    @property
-    def agreed_lower_bound(self) -> float:
-        """Bound by which runs are compared. Every agent can compute it from the smallest bounds of all roots."""
-        return comparable_bound([float(bounds.min()) for bounds in self.lower_bounds], self.converged)

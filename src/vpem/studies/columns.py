@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.structure import parse_families
-from vpem.estimators.coding import Coding
 from vpem.estimators.families import find_families, said_categories
 from vpem.estimators.units import Units, find_units
+from vpem.model.category_codes import Coding
 from vpem.reading.coding import Codes, Said
 from vpem.reading.date_parts import part_families
 from vpem.reading.problems import TableError

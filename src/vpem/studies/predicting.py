@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.identity import model_checkpoint
 from vpem.core.agent.machine import Agent
-from vpem.estimators.coding import UNSEEN
 from vpem.files import replacing
+from vpem.model.category_codes import UNSEEN
 from vpem.studies.columns import new_values
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import open_folder

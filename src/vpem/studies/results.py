@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,25 +20,26 @@ from numpy.typing import NDArray
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS
 from vpem.core.blocks.overall import column_moments
-from vpem.core.decisions.repair import Repair
 from vpem.core.network.consensus import NEGLIGIBLE_ERROR
 from vpem.core.network.parties import Network, make_network
 from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table, sampled_rows, without_rows
-from vpem.estimators import VerticalMixture, judging
-from vpem.estimators.checks import shared_seed
+from vpem.estimators import VerticalMixture, from_fitted, judging
 from vpem.estimators.odd_columns import check_columns
 from vpem.estimators.second_look import MOST_ROWS, Sample, check_totals, some_rows
+from vpem.estimators.units import make_fitted
 from vpem.files import replacing
-from vpem.model_format import Fixed, HubOf, PartOf
-from vpem.models import save
+from vpem.meaning import make_certainty
+from vpem.model.fitted import Fitted
+from vpem.model.judgement import Judgement
+from vpem.model_format import HubOf, PartOf
+from vpem.models import fixed, save
 from vpem.overlap import RowSummary
 from vpem.reading import free_name, write
 from vpem.simulation.model import Mixture, MixtureFit, make_problem
 from vpem.studies.columns import Local
 from vpem.studies.folder import FolderError
 from vpem.studies.shared import Study
-from vpem.tables import CodedTable
 from vpem.verdict import Finding, colour, in_study
 from vpem.words import OWN_UNITS, SCALED
 
@@ -89,7 +89,7 @@ def make_results(
     study: Study, agent: Agent, local: Local, folder: Path, sent: int, received: int
 ) -> tuple[PartyFit, Writers]:
     """Return a finished agent's results, and what writes them to its folder."""
-    from vpem.report import write_report
+    from vpem.report.page import write_page
 
     found = agent.model
     assert found is not None, "it is done"
@@ -99,10 +99,7 @@ def make_results(
     own_rows = count_own_rows(study, agent, local)
     if found.block is not None:
         names = _own_names(agent, network, local)
-        model = _own_model(study, agent, local, len(names), (sent, received))
-        model.feature_names_in_, model.n_features_in_ = np.array(names, dtype=object), len(names)
-        model.rows_ = own_rows
-        model._judge(replace(model._facts, rows=own_rows))  # again, now with the columns' names
+        model = from_fitted(_own_fit(study, agent, local, names, own_rows, (sent, received)))
         verdict = [*map(in_study, model.verdict_)]
     joint, holders = found.responsibilities, agent.holders
     used = np.ones(len(rows), dtype=np.bool_) if holders is None else holders.used
@@ -132,8 +129,12 @@ def make_results(
         if joint is not None:
             title = f"{study.name}: columns of {agent.name}"
             others = [str(one) for one in network.parties if str(one) != agent.name]
-            seen, table = _seen(model, joint[used], others), _table(agent, local, used)
-            writers[REPORT] = lambda path: write_report(seen, table, path, title=title, wording=in_study)
+            # With a common sum all roots have the same responsibilities; otherwise a party knows only its own.
+            seen = replace(model.fitted_, disagreement=0.0 if model.fitted_.summation.is_common else np.nan)
+            pooled, certainty = agent.state.pooled, make_certainty(joint[used])
+            table = seen.code(local.as_in_table()[used]) if pooled is None else pooled[used]
+            about: Any = {"title": title, "wording": in_study, "others": others, "certainty": certainty}
+            writers[REPORT] = lambda path: write_page(seen, table, path, **about)
     return fit, writers
 
 
@@ -197,17 +198,11 @@ def _own_names(agent: Agent, network: Network, local: Local) -> list[str]:
     return names
 
 
-def _table(agent: Agent, local: Local, used: NDArray[np.bool_]) -> Any:
-    """Return the block's used rows in their original units: the party's own columns, or the pooled columns."""
-    if agent.state.pooled is not None:
-        return agent.state.pooled[used]
-    values = local.as_in_table()[used]
-    return CodedTable(values, local.rows.names, local.labels) if local.families else values
-
-
-def _own_model(study: Study, agent: Agent, local: Local, n_columns: int, n_bytes: tuple[int, int]) -> VerticalMixture:
-    """Return the party's block as a mixture of its own columns, with the facts that the party knows about it."""
-    own = make_network({agent.name: list(range(n_columns))}, "star" if study.server is not None else "path")
+def _own_fit(
+    study: Study, agent: Agent, local: Local, names: list[str], rows: RowSummary, n_bytes: tuple[int, int]
+) -> Fitted:
+    """Return the party's block as a fit of its own columns, with the facts that the party knows about it."""
+    own = make_network({agent.name: list(range(len(names)))}, "star" if study.server is not None else "path")
     found, agreement = agent.model, agent.identity.agreement
     assert found is not None, "it is done"
     assert found.block is not None, "at a root"
@@ -224,22 +219,6 @@ def _own_model(study: Study, agent: Agent, local: Local, n_columns: int, n_bytes
         traffic,
         agent.state.progress.bounds,
     )
-    model = study.estimator()
-    model.set_params(partition=own.named_columns(), graph="star" if own.is_star else "path")
-    if local.families:
-        model.set_params(families=dict(enumerate(local.families)))
-        model._texts, model._coding = local.families, local.coding
-    model._keep(
-        own,
-        agreement.summation,
-        agreement.settings,
-        shared_seed(study.seed),
-        replace(local.units, shift=0.0),  # the shift sums over all parties' columns, which this party does not know
-        result,
-        traffic,
-    )
-    model.repairs_ = list(mine)
-    model._stream, model._stream_is_lost = None, False
     pooled, holders, joint = agent.state.pooled, agent.holders, found.responsibilities
     table: Table = local.X if pooled is None else pooled
     if holders is not None:
@@ -250,14 +229,34 @@ def _own_model(study: Study, agent: Agent, local: Local, n_columns: int, n_bytes
     counts = () if joint is None else tuple(joint.sum(axis=0).tolist())
     known: Any = {"converged": found.converged, "effective_rows": counts}
     values = local.as_in_table() if pooled is None else pooled
-    known |= check_columns(values[some_rows(len(values))], values[:MOST_ROWS], [np.arange(n_columns)], local.families)
+    known |= check_columns(
+        values[some_rows(len(values))], values[:MOST_ROWS], [np.arange(len(names))], local.families
+    )
     is_exact = factor is not None and factor <= NEGLIGIBLE_ERROR
     if is_exact and found.totals is not None:  # with masked sums there are none
         X = np.array(table[sampled_rows(slice(0, len(table)), len(table))], dtype=np.float64)
         sample = Sample(X, len(table), own, result.mixture, (), values[:0])
         known |= check_totals(sample, found.totals, is_lossy=agreement.summation.is_lossy)
-    model._facts = replace(facts, error_factor=factor, rounds_needed=needed, **known)
-    return model
+    facts = replace(facts, error_factor=factor, rounds_needed=needed, rows=rows, **known)
+    estimator = study.estimator()
+    graph = "star" if own.is_star else "path"
+    parameters = {**estimator.get_params(), "partition": own.named_columns(), "graph": graph}
+    if local.families:
+        parameters["families"] = dict(enumerate(local.families))
+    return make_fitted(
+        result,
+        own,
+        agreement.summation,
+        agreement.seed,
+        replace(local.units, shift=0.0),  # the shift sums over all parties' columns, which this party does not know
+        judgement=Judgement(facts, names),
+        families=local.families or None,
+        coding=local.coding,
+        names=tuple(names),
+        rows=rows,
+        estimator=type(estimator).__name__,
+        parameters=parameters,
+    )
 
 
 def _part(study: Study, agent: Agent, local: Local, model: VerticalMixture) -> PartOf:
@@ -284,25 +283,8 @@ def _part(study: Study, agent: Agent, local: Local, model: VerticalMixture) -> P
         names=list(map(str, model.feature_names_in_)),
         n_rows=len(values),
         log_scales=log_scales,
-        repairs=[_fixed(repair) for repair in agent.repairs],
+        repairs=[fixed(repair) for repair in agent.repairs],
     )
-
-
-def _fixed(repair: Repair) -> Fixed:
-    return Fixed(**{**repair._asdict(), "party": str(repair.party)})
-
-
-def _seen(model: VerticalMixture, joint: Array, others: list[str]) -> VerticalMixture:
-    """Copy a party's model for its report, with responsibilities from all parties' columns and the others' names."""
-
-    def evaluate(X: Any) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
-        yield joint, np.zeros(len(X)), np.ones(len(X), dtype=np.bool_)
-
-    seen = copy(model)
-    # With a common sum all roots have the same responsibilities; otherwise a party does not know those of the others.
-    between = 0.0 if model._summation.is_common else np.nan
-    seen.__dict__.update(_evaluate=evaluate, others=others, disagreement_=between)
-    return seen
 
 
 def count_own_rows(study: Study, agent: Agent, local: Local) -> RowSummary:

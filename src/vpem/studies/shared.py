@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vpem.core.blocks.density import Density
 from vpem.core.blocks.families import GAUSSIAN
+from vpem.core.blocks.mixed import Mixed
 from vpem.core.network.parties import SERVER
 from vpem.core.settings import Agreement
 from vpem.privacy.masks import TWO_PARTIES
@@ -184,13 +186,23 @@ class Study:
         party, families :
             An agent's name and the families of its own columns, if the study has families. They are not compared.
         """
-        from vpem.estimators.checks import shared_seed
+        from vpem.estimators.checks import make_agreement, make_settings, shared_seed
+        from vpem.estimators.gaussian import make_gaussian
 
-        model = self.estimator().check_arguments()
-        settings, seed = model._settings(), shared_seed(self.seed)
-        if families:
-            settings = replace(settings, density=model._mixed(((party, *families),)))
-        return model._agreement(settings, self.summation, seed, [], n_init=self.model.starts)
+        asked = self.model
+        columns: dict[str, Any] = {
+            "covariance_type": asked.covariance,
+            "reg_covar": asked.reg_covar,
+            "shrinkage": asked.shrinkage,
+        }
+        density: Density
+        if self.has_families:
+            density = Mixed(families=((party, *families),) if families else (), **columns)
+        else:
+            density = make_gaussian(**columns, standardize=asked.standardize)
+        settings = make_settings(density, asked.components, asked.tol, asked.max_iter, asked.accelerate)
+        start: dict[str, Any] = {"hops": asked.hops, "init_params": asked.init, "n_init": asked.starts}
+        return make_agreement(settings, self.summation, shared_seed(self.seed), **start)
 
     @cached_property
     def _whole_digests(self) -> dict[str, str]:

@@ -198,13 +198,6 @@ def number_name(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def word_names(estimator: Any) -> frozenset[str]:
-    """Names of the columns that have words in the fit."""
-    names, coding = getattr(estimator, "feature_names_in_", None), estimator._coding
-    found = [column for column in coding.labels if column not in coding.numbers]
-    return frozenset(str(column) if names is None else str(names[column]) for column in found)
-
-
 def words_by_number(X: Any, names: Sequence[str] | None) -> dict[int, list[str]]:
     """Column number to the words that its codes represent."""
     words = getattr(X, "words", None)

@@ -1,0 +1,1 @@
+"""A fitted mixture as one value, and what follows from it alone."""
