@@ -98,6 +98,21 @@ def test_parties_find_in_the_sums_what_they_have_to_do_with_the_others(tmp_path,
             assert "columns of this party depend on those of the others" in one.sentence
 
 
+def test_parties_tell_how_alike_the_labels_of_the_starts_are(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6)) + 3 * rng.normal(size=(5, 6))[rng.integers(5, size=300)]
+    made = Clinics(tmp_path / "clinics", n_rows=300, starts=5, model='init = "random_from_data"')
+    made.replace(X)
+    expected = made.expected()
+    assert "starts_apart" in {one.code for one in expected.verdict_}, "which runs the checks of the sample"
+    agreement = expected.fitted_.judgement.facts.start_agreement
+    assert min(agreement) < 0.9
+    for fit in made.threads().values():
+        [told] = (one for one in fit.verdict if one.code == "starts_apart")
+        assert "adjusted Rand index" in told.sentence
+        np.testing.assert_allclose(fit.model.fitted_.judgement.facts.start_agreement, agreement, atol=1e-9)
+
+
 def test_a_party_finds_codes_in_its_own_columns(tmp_path):
     made = Clinics(tmp_path / "clinics", n_rows=120, starts=1)
     made.X[::12, 3] = 99999.0

@@ -66,7 +66,7 @@ def describe(fitted: Fitted) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, text in lines.items():
         table.add_row(f"[bold]{name}[/bold]", plain(text))
-    if certificate is not None:
+    if all(finding.code != "not_judged" for finding in fitted.judgement.findings):
         table.add_row("[bold]verdict[/bold]", HEADINGS[colour(fitted.judgement.findings)])
     out.print(table, highlight=False)
     show_findings(fitted.judgement.findings)

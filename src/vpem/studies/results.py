@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS
@@ -227,7 +228,7 @@ def _own_fit(
     facts = judging.gather_facts(problem, agreement.settings, result, None, holders=holders)
     factor, needed = judging.sum_facts(agreement.summation, agent.roles.network)
     counts = () if joint is None else tuple(joint.sum(axis=0).tolist())
-    known: Any = {"converged": found.converged, "effective_rows": counts}
+    known: Any = {"converged": found.converged, "effective_rows": counts, "start_agreement": _compare_starts(agent)}
     values = local.as_in_table() if pooled is None else pooled
     known |= check_columns(
         values[some_rows(len(values))], values[:MOST_ROWS], [np.arange(len(names))], local.families
@@ -257,6 +258,18 @@ def _own_fit(
         estimator=type(estimator).__name__,
         parameters=parameters,
     )
+
+
+def _compare_starts(agent: Agent) -> tuple[float, ...]:
+    """Return the adjusted Rand index of each start's labels with those of the best one, in a sample of the rows."""
+    progress, holders = agent.state.progress, agent.holders
+    if progress.best is None or not progress.end_labels:
+        return ()
+    best = progress.end_labels[progress.bounds.index(progress.best.agreed)]
+    used = np.ones(len(best), dtype=np.bool_)
+    if holders is not None:
+        used = holders.used[sampled_rows(slice(0, len(holders.used)), len(holders.used))]
+    return tuple(float(adjusted_rand_score(best[used], labels[used])) for labels in progress.end_labels)
 
 
 def _part(study: Study, agent: Agent, local: Local, model: VerticalMixture) -> PartOf:

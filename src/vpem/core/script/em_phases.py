@@ -313,6 +313,9 @@ def _end_run(context: Context, progress: Progress, error: CollapsedComponentErro
             run.totals,
         )
         best = ended if best is None or is_better(agreed, best.agreed) else best
+        if run.responsibilities is not None:
+            sample = run.responsibilities[sampled_rows(slice(0, context.n_rows), context.n_rows)]
+            progress = replace(progress, end_labels=(*progress.end_labels, sample.argmax(axis=1).astype(np.int64)))
     progress = replace(
         progress,
         best=best,

@@ -182,6 +182,9 @@ class Progress:
     best: Model | None = None
     bounds: tuple[float, ...] = ()
     """The bound in which each start ended, if it did not fail."""
+    end_labels: tuple[Integers, ...] = ()
+    """(n_sampled,) for each of these bounds: components of a sample of the rows, as `sampled_rows` says; empty at
+    agents without responsibilities."""
     ended: Model | None = None
     """The result of the last run, where the driver reports every run."""
     collapse: str = ""
