@@ -169,7 +169,7 @@ class Ring:
 def over_links(number, ports, folder, content, n_rounds, barrier):
     """A whole run over links, with a session that only counts."""
     from vpem.cli.process import own_process
-    from vpem.transports.running import Hello, run
+    from vpem.transports.session_runner import Hello, run
     from vpem.transports.wiring import open_wire
 
     barrier.wait()

@@ -14,10 +14,10 @@ import vpem
 from vpem.models import load
 from vpem.reading import write
 from vpem.studies.joining import join
-from vpem.studies.local import find_files, local_copy, make_keys
-from vpem.studies.rows import row_digests
+from vpem.studies.local_trial import find_files, local_copy, make_keys
+from vpem.studies.row_order import row_digests
 from vpem.studies.shared_file import read_study
-from vpem.studies.writing import party_text
+from vpem.studies.study_text import party_text
 
 RESOLUTION = 1e-6
 """Of a fit under masks, beside the simulation's exact one; docs/privacy.md says what sums are rounded to."""

@@ -29,7 +29,7 @@ def test_docstrings(name):
 
 
 def test_there_are_docstrings_to_run():
-    assert doctest.testmod(importlib.import_module("vpem.estimators.gaussian")).attempted > 5
+    assert doctest.testmod(importlib.import_module("vpem.estimators.gaussian_mixture")).attempted > 5
 
 
 @pytest.mark.parametrize(

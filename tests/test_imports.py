@@ -285,3 +285,8 @@ def test_the_rule_allows_values_and_own_attributes():
     assert not trespasses(
         "class A:\n    def f(self):\n        return self._fitted, model.weights_, row._replace(a=1)"
     )
+
+
+def test_a_base_name_occurs_once():
+    names = [path.stem for path in SOURCE.rglob("*.py") if path.stem != "__init__"]
+    assert sorted(names) == sorted(set(names))

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from vpem.core.network.consensus import Consensus as Consensus
     from vpem.core.network.differences import Differences as Differences
     from vpem.core.network.failures import Failures as Failures
-    from vpem.core.network.running import RunningSums as RunningSums
+    from vpem.core.network.running_sums import RunningSums as RunningSums
     from vpem.core.network.star import Star as Star
     from vpem.core.network.traffic import Traffic as Traffic
     from vpem.core.network.tree import Tree as Tree
     from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans as DistributedDimensionKMeans
-    from vpem.estimators.gaussian import VerticalGaussianMixture as VerticalGaussianMixture
+    from vpem.estimators.gaussian_mixture import VerticalGaussianMixture as VerticalGaussianMixture
     from vpem.estimators.kmeans import VerticalKMeans as VerticalKMeans
     from vpem.estimators.mixture import VerticalMixture as VerticalMixture
     from vpem.model.category_codes import UnseenWarning as UnseenWarning
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Modules that define the names above. Names are imported on first use: scikit-learn alone takes a second to import.
 _HOMES = {
-    "VerticalGaussianMixture": "vpem.estimators.gaussian",
+    "VerticalGaussianMixture": "vpem.estimators.gaussian_mixture",
     "VerticalMixture": "vpem.estimators.mixture",
     "Gaussian": "vpem.core.blocks.gaussian",
     "Mixed": "vpem.core.blocks.mixed",

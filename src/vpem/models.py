@@ -32,7 +32,7 @@ from vpem.core.network.traffic import Traffic
 from vpem.core.settings import STARTS
 from vpem.estimators import VerticalMixture, from_fitted
 from vpem.estimators.checks import check_choice, make_settings
-from vpem.estimators.gaussian import make_gaussian
+from vpem.estimators.gaussian_mixture import make_gaussian
 from vpem.files import replacing, why_no_file
 from vpem.model.category_codes import Coding
 from vpem.model.fitted import Fitted

@@ -37,7 +37,7 @@ BUILT_IN = {
     "masked": BuiltIn("vpem.privacy.masks", "Masked", "masked", "only the sum can be read"),
     "consensus": BuiltIn("vpem.core.network.consensus", "Consensus", "consensus", "the paper's averages"),
     "running": BuiltIn(
-        "vpem.core.network.running", "RunningSums", "running", "averages over links that lose messages"
+        "vpem.core.network.running_sums", "RunningSums", "running", "averages over links that lose messages"
     ),
 }
 """Built-in summations by their names in model files."""

@@ -13,16 +13,16 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from vpem.reading.coding import Codes
-from vpem.reading.coding import Said as Said
+from vpem.reading.category_parsing import Codes
+from vpem.reading.category_parsing import Said as Said
 from vpem.reading.date_parts import dates_of as dates_of
 from vpem.reading.dates import date_numbers as date_numbers
 from vpem.reading.dialect import Form
-from vpem.reading.frames import code_frame, join_frames
-from vpem.reading.frames import columns_of as _frame_columns
+from vpem.reading.frame_parsing import code_frame, join_frames
+from vpem.reading.frame_parsing import columns_of as _frame_columns
 from vpem.reading.gap_words import unknown_columns
-from vpem.reading.joining import Rows, as_names
 from vpem.reading.problems import TableError, unknown
+from vpem.reading.table_join import Rows, as_names
 
 Array = NDArray[np.float64]
 

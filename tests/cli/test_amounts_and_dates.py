@@ -12,7 +12,7 @@ import vpem
 from vpem.cli import app as _  # noqa: F401 (all commands)
 from vpem.cli.app import app, err, out
 from vpem.studies.private import read_party
-from vpem.studies.rows import read_rows
+from vpem.studies.row_order import read_rows
 from vpem.tables import date_numbers
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from vpem.cli import joining
+from vpem.cli import join_command
 from vpem.studies import telling
 from vpem.studies.telling import Begun, Lines, Tokens
 from vpem.transports.outcomes import Here, Outcome, Problem, Progress, Waiting
@@ -45,7 +45,7 @@ def test_lines_say_how_far_the_tokens_are_and_how_long_the_rest_takes(clock):
 def test_a_terminal_has_a_bar_and_no_lines_of_tokens(monkeypatch, clock):
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=100, color_system=None, legacy_windows=False)
-    monkeypatch.setattr(joining, "out", console)
+    monkeypatch.setattr(join_command, "out", console)
 
     def look(live):
         shown.seek(0)
@@ -53,7 +53,7 @@ def test_a_terminal_has_a_bar_and_no_lines_of_tokens(monkeypatch, clock):
         live.refresh()
         return shown.getvalue()
 
-    with joining.watching() as tell:
+    with join_command.watching() as tell:
         live = console._live_stack[-1] if hasattr(console, "_live_stack") else console._live
         for event in BEGUN:
             tell(event)
@@ -74,8 +74,8 @@ def test_a_terminal_has_a_bar_and_no_lines_of_tokens(monkeypatch, clock):
 
 def test_without_a_terminal_there_are_lines(monkeypatch):
     shown = io.StringIO()
-    monkeypatch.setattr(joining, "out", Console(file=shown, force_terminal=False, width=100))
-    with joining.watching() as tell:
+    monkeypatch.setattr(join_command, "out", Console(file=shown, force_terminal=False, width=100))
+    with join_command.watching() as tell:
         tell(Tokens(100, 400))
     assert shown.getvalue() == "match: 25 % of the tokens\n"
 

@@ -17,7 +17,7 @@ from vpem.core.decisions.cells import (
     look_up,
     make_cells,
 )
-from vpem.core.decisions.local import describe_rows, local_clusters, nearest
+from vpem.core.decisions.local_clusters import describe_rows, local_clusters, nearest
 from vpem.core.network.packets import ABSENT, MOST_LOCAL, LocalLabels
 
 

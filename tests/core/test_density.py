@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from definitions import expected_statistics, observed_contribution
 from oracles import fill_row, relative_error
-from vpem.core.agent.progress import orderly
+from vpem.core.agent.agent_state import orderly
 from vpem.core.blocks.arrays import Arrays, Block, Statistics
 from vpem.core.blocks.factors import make_block
 from vpem.core.blocks.gaussian import Gaussian

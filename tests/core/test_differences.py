@@ -17,10 +17,10 @@ import vpem
 from oracles import by_row, connected_graphs, flat
 from vpem import Consensus, Differences, Star, Tree, VerticalGaussianMixture
 from vpem.core import zstd
-from vpem.core.network import coding
+from vpem.core.network import quantization
 from vpem.core.network.adders import MessageAdder, sum_traffic
-from vpem.core.network.coding import mean_change, steps_for
 from vpem.core.network.parties import make_network
+from vpem.core.network.quantization import mean_change, steps_for
 from vpem.core.network.sums import Place, Series, Shape, SumKind, Term, WrongMessageError
 from vpem.datasets import make_vertical_blobs
 
@@ -50,9 +50,9 @@ def coded(changes):
     longer, codes = np.empty((n, 1), dtype=np.uint16), np.empty(n, dtype=np.uint8)
     terms, moved = np.array([np.zeros(n), changes]), np.empty((n, 2))
     least = zeros[:, 1:].astype(np.float32), first, 0.0, 1.0
-    largest, _ = coding.find_changes((), terms, None, zeros, *least, longer, moved)
-    n_dropped = coding.encode(longer.ravel(), coding.exponent_of(largest), codes)
-    found = decoded(codes, coding.exponent_of(largest))
+    largest, _ = quantization.find_changes((), terms, None, zeros, *least, longer, moved)
+    n_dropped = quantization.encode(longer.ravel(), quantization.exponent_of(largest), codes)
+    found = decoded(codes, quantization.exponent_of(largest))
     assert n_dropped == ((longer.ravel() != 0) & (codes == 0)).sum()
     np.testing.assert_array_equal(moved[codes != 0, 1], found[codes != 0])
     if not n_dropped:
@@ -64,7 +64,7 @@ def decoded(codes, scale):
     """What codes of ratios against the first of two components stand for."""
     found, zeros = np.empty((len(codes), 2)), np.zeros((len(codes), 2))
     references = np.zeros(len(codes), dtype=np.uint16)
-    coding.add_decoded((), codes[None], np.array([scale]), references, zeros, found)
+    quantization.add_decoded((), codes[None], np.array([scale]), references, zeros, found)
     return found[:, 1].copy()
 
 
@@ -78,7 +78,7 @@ def test_changes_are_those_of_the_definition(has_terms, has_below, n_components,
     references = rng.integers(n_components, size=37).astype(np.uint16)
     thresholds = rng.uniform(0, 4, size=(37, n_components - 1)).astype(np.float32)
     changes, moved = np.full((37, n_components - 1), 99, dtype=np.uint16), np.full(shape, np.nan)
-    largest, level = coding.find_changes(
+    largest, level = quantization.find_changes(
         n_components * is_known * (0,),
         terms.T.copy() if has_terms else None,
         below if has_below else None,
@@ -278,9 +278,9 @@ def test_another_beginning_is_asked_at_every_agent(engine):
 
 
 def test_many_rows_have_loops_for_their_number_of_components():
-    assert coding.steps_for(np.empty((coding.LEAST_UNROLLED, 3))) == (0, 0, 0)
-    assert coding.steps_for(np.empty((coding.LEAST_UNROLLED - 1, 3))) == ()
-    assert coding.steps_for(np.empty((coding.LEAST_UNROLLED, 9))) == ()
+    assert quantization.steps_for(np.empty((quantization.LEAST_UNROLLED, 3))) == (0, 0, 0)
+    assert quantization.steps_for(np.empty((quantization.LEAST_UNROLLED - 1, 3))) == ()
+    assert quantization.steps_for(np.empty((quantization.LEAST_UNROLLED, 9))) == ()
 
 
 def test_a_sum_that_does_not_change_sends_next_to_nothing():
@@ -315,18 +315,18 @@ def messages():
 def test_compressed_bytes_come_back(plain, share, seed):
     kept = np.random.default_rng(seed).random(len(plain)) < share
     plain = (np.frombuffer(plain, np.uint8) * kept).astype(np.uint8)
-    code = coding.compress(plain)
-    np.testing.assert_array_equal(coding.decompress(code, len(plain)), plain)
-    assert len(code) <= coding.most_compressed(len(plain))
+    code = quantization.compress(plain)
+    np.testing.assert_array_equal(quantization.decompress(code, len(plain)), plain)
+    assert len(code) <= quantization.most_compressed(len(plain))
     for other in (len(plain) + 8, len(plain) - 8):
         with pytest.raises(ValueError, match=r"expected .* bytes"):
-            coding.decompress(code, max(other, 0) or len(plain) + 8)
+            quantization.decompress(code, max(other, 0) or len(plain) + 8)
 
 
 @given(st.binary(max_size=60), st.integers(0, 100))
 def test_bytes_that_are_no_code_are_refused_or_read(noise, n_bytes):
     with suppress(ValueError):
-        assert len(coding.decompress(noise, n_bytes)) == n_bytes
+        assert len(quantization.decompress(noise, n_bytes)) == n_bytes
 
 
 def parts(bits, others):

@@ -11,7 +11,7 @@ from vpem import Failures, RunningSums
 from vpem.core.network.adders import MessageAdder
 from vpem.core.network.failures import message_numbers
 from vpem.core.network.parties import make_network
-from vpem.core.network.running import LEAST_SHARE
+from vpem.core.network.running_sums import LEAST_SHARE
 from vpem.core.network.sums import Place, Shape
 
 SHAPE = Shape(5, 1)

@@ -14,7 +14,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from vpem.studies.keys import make_authority, make_request, sign
+from vpem.studies.certificates import make_authority, make_request, sign
 
 PROGRAMS = Path(sys.executable).parent
 QUIET = {

@@ -15,7 +15,7 @@ from vpem.flower.app_folder import write_app
 from vpem.flower.client import Kept, take_question
 from vpem.flower.server import expected_time, most_questions, serve
 from vpem.flower.turns import Answer, Failed, Stopped, pack, unpack
-from vpem.privacy.keys import Keys
+from vpem.privacy.pairwise_keys import Keys
 from vpem.studies.shared_file import read_study
 
 RUNS = itertools.count(1)

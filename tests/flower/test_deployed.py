@@ -8,7 +8,7 @@ import pytest
 
 from clinics import NAMES, RESOLUTION, Clinics, MaskedClinics, check_models, found_in
 from vpem.flower.app_folder import write_app
-from vpem.studies.writing import server_text
+from vpem.studies.study_text import server_text
 
 pytest.importorskip("flwr", reason="no flwr: pip install 'vpem[flower]' to test studies on Flower")
 

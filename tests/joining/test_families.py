@@ -19,16 +19,16 @@ from vpem.cli.app import app
 from vpem.reading import TableError
 from vpem.studies import joining
 from vpem.studies.assembling import assemble
-from vpem.studies.columns import new_values, prepare
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import FolderError
 from vpem.studies.joining import StudyEnded, join
-from vpem.studies.local import find_files, make_keys
+from vpem.studies.local_trial import find_files, make_keys
+from vpem.studies.party_columns import new_values, prepare
 from vpem.studies.predicting import predict
-from vpem.studies.rows import PartyRows, row_digests
+from vpem.studies.row_order import PartyRows, row_digests
 from vpem.studies.seats import take_seat
 from vpem.studies.shared_file import read_study
-from vpem.studies.writing import study_text
+from vpem.studies.study_text import study_text
 
 COLUMNS = {"north": ["age", "job", "weight"], "east": ["visits", "spent", "sex"], "south": ["hour", "code", "member"]}
 SAID = {"hour": "angles:24", "code": "categorical"}

@@ -11,7 +11,7 @@ from vpem.studies.lines import key_lines
 from vpem.studies.private import read_party
 from vpem.studies.shared import Options
 from vpem.studies.shared_file import read_study
-from vpem.studies.writing import party_text, study_text
+from vpem.studies.study_text import party_text, study_text
 
 SALT = "00112233445566778899aabbccddeeff"
 STUDY = f"""vpem = 1

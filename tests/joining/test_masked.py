@@ -8,14 +8,14 @@ import pytest
 
 from clinics import MASKED, NAMES, Clinics, Unmatched, secure
 from vpem.core.agent.message import RemoteProtocolError
+from vpem.studies.certificates import KeyFileError
 from vpem.studies.fields import StudyFileError
 from vpem.studies.joining import StudyEnded, join
-from vpem.studies.keys import KeyFileError
-from vpem.studies.local import find_files, make_keys
+from vpem.studies.local_trial import find_files, make_keys
 from vpem.studies.seats import take_seat
 from vpem.studies.shared import Study
 from vpem.studies.shared_file import read_study
-from vpem.studies.writing import study_text
+from vpem.studies.study_text import study_text
 from vpem.transports import wire
 
 
@@ -49,8 +49,8 @@ def test_a_party_cannot_sign_with_another_s_name(tmp_path):
 
 
 def test_a_study_may_pin_keys(tmp_path):
+    from vpem.studies.certificates import look
     from vpem.studies.credentials import CertificateCredentials
-    from vpem.studies.keys import look
 
     clinics = Unmatched(tmp_path / "study")
     files = find_files(clinics.study, clinics.folder)

@@ -20,7 +20,7 @@ from vpem import load
 from vpem.studies.assembling import assemble
 from vpem.studies.fields import StudyFileError
 from vpem.studies.joining import StudyEnded, join, match
-from vpem.studies.local import find_files, make_keys
+from vpem.studies.local_trial import find_files, make_keys
 from vpem.studies.shared_file import read_study
 
 SURE = 'init = "kmeans"\ntol = 1e-9\nmax_iter = 1000'

@@ -14,14 +14,14 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from vpem.core.agent.progress import AgentState, Checkpoint
+from vpem.core.agent.agent_state import AgentState, Checkpoint
 from vpem.core.script.state import Prediction, Progress
 from vpem.reading import TableError
 from vpem.studies import folder as folders
+from vpem.studies.certificates import KeyFileError, check_keys, look, make_authority, make_request, sign
 from vpem.studies.folder import Belongs, Checkpoints, FolderError, open_folder
-from vpem.studies.keys import KeyFileError, check_keys, look, make_authority, make_request, sign
 from vpem.studies.private import PartyFile, default_keys
-from vpem.studies.rows import read_rows
+from vpem.studies.row_order import read_rows
 from vpem.transports import wire
 
 SALT = "00112233445566778899aabbccddeeff"
@@ -129,7 +129,7 @@ def test_keys_are_checked_before_a_run(made, tmp_path):
 
 
 def test_certificates_that_expire_soon_are_told(made, monkeypatch):
-    monkeypatch.setattr("vpem.studies.keys.SOON_DAYS", 400)
+    monkeypatch.setattr("vpem.studies.certificates.SOON_DAYS", 400)
     [note] = check_keys(made / "ca.pem", made / "north.pem", made / "north.key", "north")
     assert "expires in 365 days" in note or "expires in 364 days" in note
 

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 import vpem
 from clinics import NAMES, Clinics
 from vpem.cli.app import app
-from vpem.cli.joining import leave
+from vpem.cli.join_command import leave
 from vpem.model_format import ModelFileError
 from vpem.studies.assembling import assemble
 from vpem.studies.folder import FolderError
 from vpem.studies.joining import StudyEnded, join
-from vpem.studies.local import find_files, make_keys
+from vpem.studies.local_trial import find_files, make_keys
 from vpem.studies.predicting import predict
 from vpem.transports.outcomes import Outcome
 

@@ -15,7 +15,7 @@ from vpem import Consensus, Differences, Gaussian, Star, Tree
 from vpem.agents import Agent, Agreement, Session, Settings
 from vpem.cli.process import own_process
 from vpem.studies.folder import Belongs, Checkpoints
-from vpem.transports.running import Hello, run
+from vpem.transports.session_runner import Hello, run
 from vpem.transports.wiring import Peer, Tls, Wiring, open_wire
 
 SUMS = {

@@ -16,9 +16,9 @@ from vpem import Masked, Star, Tree
 from vpem.core.agent.message import RemoteProtocolError
 from vpem.core.network.parties import make_network
 from vpem.core.network.sums import NO_MEMORY, SINGLE, Place, Shape, WrongMessageError
-from vpem.privacy import changes, words
-from vpem.privacy.keys import link_tag
+from vpem.privacy import fixed_point, masked_deltas
 from vpem.privacy.masks import FEW_HOLDERS, FIRST, N_EXTRA, REPEATS, TWO_PARTIES
+from vpem.privacy.pairwise_keys import link_tag
 from vpem.transports import wire
 from vpem.transports.inprocess import InProcess
 
@@ -52,7 +52,7 @@ def test_plain_contributions_are_an_open_book_and_masked_ones_are_noise():
     assert r_squared(column, by_row(seen[0], 400, 2)) > 1 - 1e-9
     column, seen = first_contribution(Masked(Star()))
     holders, first = seen[:2]
-    numbers = words.decode(words.read(first[16 * (N_EXTRA + 1) :], FIRST), FIRST)
+    numbers = fixed_point.decode(fixed_point.read(first[16 * (N_EXTRA + 1) :], FIRST), FIRST)
     # Two columns of noise explain nothing of rows that they were not fitted to.
     assert abs(r_squared(column, by_row(numbers, 400, 2))) < 0.15
     assert abs(r_squared(column, first[16 * (N_EXTRA + 1) :].reshape(400, -1).astype(float))) < 0.5
@@ -273,7 +273,7 @@ def test_a_server_that_tells_parties_different_counts_learns_nothing():
             when = message.round if when is None else when
             if message.round == when:  # fewer rows than there are, to all but the first
                 counts = np.repeat([0, 4], [19, 5]).astype(np.int32)
-                values = np.frombuffer(np.array([0, 0, 4], "<f8").tobytes() + changes.pack(counts), np.uint8)
+                values = np.frombuffer(np.array([0, 0, 4], "<f8").tobytes() + masked_deltas.pack(counts), np.uint8)
                 message = message._replace(values=values, tag=b"")
                 message = message._replace(tag=link_tag(place, message.receiver, message.parts()))
                 lies += 1

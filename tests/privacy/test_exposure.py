@@ -7,8 +7,8 @@ import pytest
 from studies import agree
 from vpem import Consensus, Differences, Masked, Star, Tree
 from vpem.core.network.parties import make_network
-from vpem.privacy.explaining import Rows, explain
 from vpem.privacy.exposure import MASKED, OWN, TOTAL, forms, seen_alone, seen_together, sightings
+from vpem.privacy.exposure_text import Rows, explain
 from vpem.privacy.masks import FEW_HOLDERS, REPEATS, TWO_PARTIES
 
 

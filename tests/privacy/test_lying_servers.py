@@ -12,7 +12,7 @@ from privacy.test_consent import study
 from vpem.core.agent.exchange import _tag
 from vpem.core.agent.meeting import signed_content
 from vpem.core.agent.message import StaleMessageError
-from vpem.privacy import changes
+from vpem.privacy import masked_deltas
 from vpem.privacy.parcels import Hello
 from vpem.privacy.points import PointError
 from vpem.privacy.runs import Run
@@ -38,7 +38,7 @@ def test_a_total_with_another_scale_for_each_party_makes_masks_that_do_not_cance
         found = honest(place, state, head, entries)
         if not masks._is_change(place, state):
             return found
-        contents = (changes.pack(np.full(len(entries), number, np.int32)) for number in (0, 2**20))
+        contents = (masked_deltas.pack(np.full(len(entries), number, np.int32)) for number in (0, 2**20))
         for_one, others = (np.frombuffer(head.astype("<f8").tobytes() + own, np.uint8) for own in contents)
         forged[for_one.tobytes()] = others
         return for_one

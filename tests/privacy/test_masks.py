@@ -14,10 +14,10 @@ from studies import agree, bits, make_study, run, table
 from vpem import Consensus, Differences, Masked, Star, Tree, VerticalGaussianMixture, VerticalKMeans
 from vpem.core.network.parties import make_network
 from vpem.core.rows import rows_held
-from vpem.privacy import changes
-from vpem.privacy.changes import word_bytes
-from vpem.privacy.keys import Keys
+from vpem.privacy import masked_deltas
+from vpem.privacy.masked_deltas import word_bytes
 from vpem.privacy.masks import FEW_HOLDERS, REPEATS, TWO_PARTIES
+from vpem.privacy.pairwise_keys import Keys
 from vpem.transports import wire
 from vpem.transports.inprocess import Disturbances, InProcess
 from vpem.transports.session import Session
@@ -107,9 +107,9 @@ def test_engines_have_the_same_numbers_where_words_are_wide():
     X = load_digits().data[:200, 8:40]
     settings = {"partition": np.arange(32).reshape(4, 8).tolist(), "n_components": 4, "tol": 1e-3, "max_iter": 100}
     way = Masked(Star())
-    with mock.patch.object(changes, "find", side_effect=changes.find) as find:
+    with mock.patch.object(masked_deltas, "find", side_effect=masked_deltas.find) as find:
         simulated = fit(X, summation=way, reg_covar=1e-6, **settings)
-    assert any(changes.is_wide(call.args[1]) for call in find.call_args_list)
+    assert any(masked_deltas.is_wide(call.args[1]) for call in find.call_args_list)
     agents = fit(X, summation=way, reg_covar=1e-6, engine="agents", **settings)
     assert agents.lower_bounds_ == pytest.approx(simulated.lower_bounds_, rel=1e-12)
     assert agents.converged_

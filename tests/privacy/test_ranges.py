@@ -14,9 +14,9 @@ from studies import make_study, run
 from vpem import Masked, Star
 from vpem.core.network.parties import make_network
 from vpem.core.network.sums import NO_MEMORY, Place, Series, Shape, SumKind, WrongMessageError
-from vpem.privacy import changes, masks, words
+from vpem.privacy import fixed_point, masked_deltas, masks
+from vpem.privacy.fixed_point import WHOLE, Format
 from vpem.privacy.masks import COUNTS, FIRST, N_EXTRA
-from vpem.privacy.words import WHOLE, Format
 
 
 class Quick(Masked):
@@ -109,7 +109,7 @@ def test_a_total_of_changes_is_exactly_the_sum_of_the_clipped_changes(seed, n, e
 
 
 def test_up_to_256_parties_the_largest_changes_fit_a_word_of_four_bytes():
-    assert 256 * changes.MOST < 2**31 <= 257 * 2**23
+    assert 256 * masked_deltas.MOST < 2**31 <= 257 * 2**23
 
 
 # A party that adds something else
@@ -126,10 +126,12 @@ def spoil(kind, position=1):
         if place.position == position and place.series.kind is wanted and is_later == (kind == "changes"):
             out, head = state["out"].copy(), 16 * (place.shape.n_scalars + N_EXTRA)
             form = masks._form(place, carry)
-            entries = words.read(out[head:], form)
+            entries = fixed_point.read(out[head:], form)
             top = np.zeros(len(entries) * form.n_bytes, np.uint8)
             top[form.n_bytes - 1 :: form.n_bytes] = 0x60  # three eighths of the range
-            out[head:] = np.frombuffer(words.write(words.add(entries, words.read(top, form))), np.uint8)
+            out[head:] = np.frombuffer(
+                fixed_point.write(fixed_point.add(entries, fixed_point.read(top, form))), np.uint8
+            )
             state["out"] = out
             done.append(place.number)
         return state
@@ -154,7 +156,7 @@ def test_a_party_that_adds_what_cannot_be_ends_the_study_at_all(kind):
 def test_a_server_that_tells_counts_that_cannot_be_is_named(numbers):
     network = make_network({k: [k] for k in range(3)}, "star", 0, np.random.default_rng(0))
     place = Place(network, 0, Shape(3, 1), Series(SumKind.HOLDERS), 0, 0, {}, None)
-    content = changes.pack(np.array(numbers, dtype=np.int32))
+    content = masked_deltas.pack(np.array(numbers, dtype=np.int32))
     message = np.frombuffer(np.array([0.0, 0.0, 3.0], "<f8").tobytes() + content, np.uint8)
     assert masks._form(place, NO_MEMORY) == COUNTS
     with pytest.raises(WrongMessageError, match="within its range") as caught:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vpem import VerticalMixture
 from vpem.reading import Form, TableError, read
-from vpem.reading.coding import Said
+from vpem.reading.category_parsing import Said
 
 
 def column(tmp_path, cells, separator=";", **told):

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from vpem.reading.coding import Coded, to_codes
+from vpem.reading.category_parsing import Coded, to_codes
 
 
 def coded(values, **arguments):

@@ -10,7 +10,7 @@ import pytest
 
 from vpem import VerticalMixture
 from vpem.reading import Form, TableError, read
-from vpem.reading.coding import Said
+from vpem.reading.category_parsing import Said
 from vpem.tables import date_numbers, join
 
 DAY = (date(2024, 5, 3) - date(1970, 1, 1)).days  # a Friday

@@ -9,7 +9,7 @@ import pytest
 
 from vpem import VerticalMixture
 from vpem.reading import Form, TableError, join, read, read_texts
-from vpem.reading.coding import Said
+from vpem.reading.category_parsing import Said
 from vpem.reading.gap_words import CERTAIN, DOUBTFUL
 from vpem.tables import code_words
 from vpem.tables import join as join_tables

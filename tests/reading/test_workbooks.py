@@ -10,7 +10,7 @@ import pytest
 import xlsxwriter
 
 from vpem.reading import Form, TableError, look, read
-from vpem.reading.coding import Said
+from vpem.reading.category_parsing import Said
 
 
 def write_book(path, **sheets):

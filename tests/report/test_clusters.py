@@ -11,7 +11,7 @@ from vpem.datasets import make_vertical_blobs
 from vpem.meaning import make_certainty
 from vpem.report import describe, write_report
 from vpem.report.bins import SMALLEST_COUNT, hide_small
-from vpem.report.clusters import certainty_card, importance_card, without_small
+from vpem.report.cluster_cards import certainty_card, importance_card, without_small
 
 FITS_THE_WIDTH = "document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth"
 

@@ -14,7 +14,7 @@ from vpem import VerticalGaussianMixture, figures, load, save
 from vpem.core.decisions.repair import Repair
 from vpem.datasets import make_network_mixture, make_vertical_blobs
 from vpem.models import NOT_JUDGED
-from vpem.report import describe, features, make_report, write_report
+from vpem.report import describe, feature_cards, make_report, write_report
 from vpem.report import page as report
 from vpem.report.page import write_page
 from vpem.tables import join
@@ -560,8 +560,8 @@ def test_settings_do_not_hold_rows():
 
 def test_of_many_features_the_most_telling_are_shown(monkeypatch, cancer):
     model, data = cancer
-    monkeypatch.setattr(features, "MOST_FEATURES", 5)
-    monkeypatch.setattr(features, "MOST_PAIRED", 3)
+    monkeypatch.setattr(feature_cards, "MOST_FEATURES", 5)
+    monkeypatch.setattr(feature_cards, "MOST_PAIRED", 3)
     found = read_data(make_report(model, data.data, feature_names=data.feature_names))
     most = sorted(int(column) for column in model.importance()["column"][:5])
     assert [feature["name"] for feature in found["features"]] == [data.feature_names[column] for column in most]

@@ -23,7 +23,7 @@ from vpem.core.script.state import Parameters, Progress, Run
 from vpem.core.settings import Agreement
 from vpem.simulation.driver import SimulatedOutcome, simulated_context
 from vpem.simulation.model import Mixture, make_problem
-from vpem.simulation.sweep import e_step
+from vpem.simulation.simulated_pass import e_step
 
 WORST = np.array([7, 3, 5])
 

@@ -18,7 +18,7 @@ from vpem.core.script.state import Progress
 from vpem.core.settings import Agreement
 from vpem.simulation import fit as simulated
 from vpem.simulation.model import make_problem
-from vpem.simulation.sweep import RowSum, kmeans_halves
+from vpem.simulation.simulated_pass import RowSum, kmeans_halves
 
 PARTITION = {"a": [0, 3], "b": [1], "c": [2, 4]}
 

@@ -13,7 +13,7 @@ from vpem.core.network.adders import linear_adder
 from vpem.core.network.parties import make_network
 from vpem.simulation.certificate import certify
 from vpem.simulation.model import Mixture, make_problem
-from vpem.simulation.sweep import e_step
+from vpem.simulation.simulated_pass import e_step
 
 pytestmark = pytest.mark.processors
 

@@ -9,7 +9,7 @@ from vpem.privacy.ids import spell
 from vpem.privacy.matching import Matching
 from vpem.privacy.parcels import Agents
 from vpem.transports.outcomes import Away, Progress, Wrong
-from vpem.transports.running import Hello, run
+from vpem.transports.session_runner import Hello, run
 
 NAMES = ("north", "east")
 SECONDS = 60

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studies import STUDIES, bits, make_study, run, two_agents
+from vpem.core.agent.agent_state import AgentState
 from vpem.core.agent.message import KINDS, Message, RemoteProtocolError, header_of
-from vpem.core.agent.progress import AgentState
 from vpem.core.blocks.arrays import Arrays
 from vpem.core.network.traffic import OVERHEAD_BYTES
 from vpem.core.script.state import Prediction
@@ -343,7 +343,7 @@ def test_threads_may_decode_their_first_states_at_once():
     """In a process of its own, as only a type's first use is in danger."""
     code = """
 import sys, threading
-from vpem.core.agent.progress import AgentState
+from vpem.core.agent.agent_state import AgentState
 from vpem.transports import wire
 
 sys.setswitchinterval(1e-6)

@@ -6,7 +6,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine, make_blobs, make_classification
 
 from vpem import VerticalMixture
-from vpem.cli.fitting import unfitted
+from vpem.cli.fit_command import unfitted
 
 NEW = {"codes", "dependence", "unrelated", "narrow"}
 

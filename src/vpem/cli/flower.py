@@ -37,7 +37,7 @@ def init(
 
     found = write_app(study, folder)
     if keys:
-        from vpem.studies.local import find_files, make_keys
+        from vpem.studies.local_trial import find_files, make_keys
         from vpem.studies.shared_file import read_study
 
         made = make_keys(read_study(study), find_files(found, study.resolve().parent))

@@ -20,7 +20,7 @@ from vpem.study import read_parties
 if TYPE_CHECKING:
     from vpem.model.fitted import Fitted
     from vpem.reading import Rows, Source
-    from vpem.reading.coding import Codes
+    from vpem.reading.category_parsing import Codes
 
 
 def gather(

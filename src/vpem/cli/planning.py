@@ -40,7 +40,7 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of
+from vpem.cli.fit_command import STARTS_THAT_SERVE, all_families, codes_of
 from vpem.cli.gathering import check_choices, gather, make_form, number_of_rounds, said_dates
 from vpem.core.settings import STARTS
 from vpem.reading.dialect import Form
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from vpem.core.network.summation import Summation
     from vpem.planning import Estimate, Plan
     from vpem.planning import Study as PlannedStudy
-    from vpem.reading.coding import Codes
+    from vpem.reading.category_parsing import Codes
     from vpem.studies.shared import Study as SharedStudy
 
 NARROW = ("choice", "bytes", "time", "sums")

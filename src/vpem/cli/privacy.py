@@ -9,7 +9,7 @@ import typer
 
 from vpem.cli.app import app, plainly, say
 from vpem.cli.gathering import said_families
-from vpem.cli.joining import OwnFamily, OwnFile, Server, SharedFile, check_seat, leave, stopping, watching
+from vpem.cli.join_command import OwnFamily, OwnFile, Server, SharedFile, check_seat, leave, stopping, watching
 
 
 @app.command()

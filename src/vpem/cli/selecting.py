@@ -45,11 +45,11 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.clusters import classes_of
-from vpem.cli.fitting import STARTS_THAT_SERVE, all_families, codes_of, fit_model, table_of, unfitted
+from vpem.cli.cluster_text import classes_of
+from vpem.cli.fit_command import STARTS_THAT_SERVE, all_families, codes_of, fit_model, table_of, unfitted
 from vpem.cli.gathering import check_choices, gather, make_form, said_dates
 from vpem.cli.labels import Classes, read_classes
-from vpem.cli.summary import count, show_findings
+from vpem.cli.model_summary import count, show_findings
 from vpem.files import check_outputs
 from vpem.reading import TABLES, TableError, write
 
@@ -231,7 +231,7 @@ class _Search:
         from sklearn.base import clone
 
         from vpem.core.decisions.initial import shared_folds
-        from vpem.estimators.families import Families
+        from vpem.estimators.family_choice import Families
         from vpem.estimators.joined import Source
 
         present = np.flatnonzero(self.is_present)

@@ -16,8 +16,8 @@ from rich.table import Table
 
 import vpem
 from vpem.cli.app import PICTURES, Parties, Seed, app, check_can_draw, completing, out, plain, plainly, say
-from vpem.cli.clusters import DEFAULT_TOP, describe_clusters
-from vpem.cli.summary import describe, is_of_scaled
+from vpem.cli.cluster_text import DEFAULT_TOP, describe_clusters
+from vpem.cli.model_summary import describe, is_of_scaled
 from vpem.files import check_outputs, replacing
 from vpem.reading import TABLES, TableError, check_known, free_name, write
 from vpem.study import read_parties

@@ -16,7 +16,7 @@ import typer
 
 from vpem.cli.app import INTERRUPTED, app, completing, err, out, plain, plainly, say
 from vpem.cli.gathering import said_families
-from vpem.cli.joining import OwnFamily
+from vpem.cli.join_command import OwnFamily
 
 if TYPE_CHECKING:
     from vpem.studies.private import PartyFile
@@ -108,7 +108,7 @@ def init(
     from vpem.studies.linking import LINKS, drawn_links
     from vpem.studies.shared import Member, Options, Study
     from vpem.studies.shared_file import read_study
-    from vpem.studies.writing import new_salt, party_text, server_text, study_text, write_new
+    from vpem.studies.study_text import new_salt, party_text, server_text, study_text, write_new
 
     if example:
         from vpem.studies.example import write_example
@@ -186,7 +186,7 @@ def up(
 
     Example: `vpem study init clinics --example`, then `vpem study up clinics/study.toml`
     """
-    from vpem.studies.local import find_files, local_copy, make_keys
+    from vpem.studies.local_trial import find_files, local_copy, make_keys
     from vpem.studies.shared_file import read_study
 
     found = read_study(study)
@@ -270,7 +270,7 @@ def _wait(running: Mapping[str, subprocess.Popen[str]], codes: dict[str, int]) -
 @plainly
 def ca(folder: Folder = KEYS, name: Annotated[str, typer.Option(help="Authority's name.")] = "vpem study") -> None:
     """Make the authority that signs the parties' requests; one party, or the server, keeps it."""
-    from vpem.studies.keys import make_authority
+    from vpem.studies.certificates import make_authority
 
     key, certificate = make_authority(folder, name)
     say(f"send to every party: {certificate}")
@@ -285,7 +285,7 @@ def request(
     host: Annotated[list[str], typer.Option(help="Name of this machine for others, such as north.example.org.")] = [],  # noqa: B006
 ) -> None:
     """Make this party's key and a request for a certificate."""
-    from vpem.studies.keys import look, make_request
+    from vpem.studies.certificates import look, make_request
 
     key, path = make_request(folder, name, host)
     say(f"send to the certificate authority: {path}")
@@ -302,7 +302,7 @@ def sign(
     output: Annotated[Path | None, typer.Option("--out", "-o", help="The certificate.")] = None,
 ) -> None:
     """Sign a party's request with the authority; compare the fingerprint first."""
-    from vpem.studies.keys import look, sign
+    from vpem.studies.certificates import look, sign
 
     asked = look(path)
     say(f"{path} asks for {asked.name!r}, {', '.join(asked.hosts) or 'no hosts'}; fingerprint {asked.fingerprint}")
@@ -314,7 +314,7 @@ def sign(
 @plainly
 def show(paths: Annotated[list[Path], typer.Argument(help="Certificates or requests.")]) -> None:
     """Print names and dates of expiry of certificates and requests."""
-    from vpem.studies.keys import look
+    from vpem.studies.certificates import look
 
     for path in paths:
         one = look(path)

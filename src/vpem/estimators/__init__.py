@@ -1,7 +1,7 @@
 """The scikit-learn estimators of vpem."""
 
 from vpem.estimators.distributed_kmeans import DistributedDimensionKMeans
-from vpem.estimators.gaussian import VerticalGaussianMixture, from_fitted
+from vpem.estimators.gaussian_mixture import VerticalGaussianMixture, from_fitted
 from vpem.estimators.kmeans import VerticalKMeans
 from vpem.estimators.mixture import VerticalMixture
 

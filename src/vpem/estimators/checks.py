@@ -24,7 +24,7 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table, row_chunks
 from vpem.core.settings import ACCELERATIONS, STARTS, Agreement, Settings
 from vpem.estimators import joined
-from vpem.estimators.families import said_categories
+from vpem.estimators.family_choice import said_categories
 from vpem.estimators.frames import collected, with_nan
 from vpem.estimators.refusing import refuse_dates, refuse_words
 from vpem.model.category_codes import words_by_number

@@ -23,12 +23,12 @@ from vpem.core.rows import Table, without_rows
 from vpem.core.settings import STARTS, Agreement, Settings
 from vpem.estimators import checks, judging
 from vpem.estimators.checks import make_agreement, make_settings
-from vpem.estimators.fitted import FittedMixture
+from vpem.estimators.column_scales import Units, find_units, make_fitted
 from vpem.estimators.joined import Data, Source, make_source
+from vpem.estimators.predictions import FittedMixture
 from vpem.estimators.progress import Progress
 from vpem.estimators.row_counts import count_rows
 from vpem.estimators.second_look import check_sample, take_sample
-from vpem.estimators.units import Units, find_units, make_fitted
 from vpem.estimators.weighting import counts_each_row_once
 from vpem.model.fitted import Fitted
 from vpem.model.judgement import Judgement
@@ -203,9 +203,9 @@ class FittingMixture(FittedMixture):
         agreement = self._agreement(settings, summation, seed, given, n_init=n_init, batch_size=batch_size)
         problem = make_problem(table, network, summation, settings.density)
         if self._engine(goes_on=before is not None) == "agents":
-            from vpem.estimators import agents
+            from vpem.estimators import agents_engine
 
-            result = agents.fit(table, network, agreement, given, progress)
+            result = agents_engine.fit(table, network, agreement, given, progress)
         else:
             with progress.waiting("compiling the inner loops, which are kept for the next time,"):
                 compile_once()

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from vpem.estimators.families import Families, said_categories
+from vpem.estimators.family_choice import Families, said_categories
 from vpem.estimators.frames import kind_of
 from vpem.model.fitted import Fitted
 

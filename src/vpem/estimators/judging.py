@@ -14,7 +14,7 @@ from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.core.rows import Holders, Table, row_chunks
 from vpem.core.settings import Settings
-from vpem.estimators.units import SAME
+from vpem.estimators.column_scales import SAME
 from vpem.simulation.certificate import Certificate
 from vpem.simulation.model import MixtureFit, Problem
 from vpem.verdict import BlockFacts, Facts, Finding, FitConvergenceWarning, FitWarning, before_the_run, in_words

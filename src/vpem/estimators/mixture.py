@@ -17,7 +17,7 @@ from vpem.core.network.summation import Summation
 from vpem.core.rows import Table
 from vpem.core.settings import Settings
 from vpem.estimators import checks
-from vpem.estimators.families import find_families
+from vpem.estimators.family_choice import find_families
 from vpem.estimators.fitting import FittingMixture
 from vpem.estimators.growing import block_structures, grow_mixture, grow_stream, grown_families, party_families
 from vpem.estimators.joined import Source

@@ -3,7 +3,7 @@
 matplotlib is imported when the first figure is made.
 """
 
-from vpem.figures.clusters import (
+from vpem.figures.cluster_figures import (
     plot_certainty,
     plot_classes,
     plot_confusion,

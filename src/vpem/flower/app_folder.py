@@ -13,7 +13,7 @@ from typing import Any
 from vpem.studies.fields import StudyFileError
 from vpem.studies.shared import Study
 from vpem.studies.shared_file import read_study
-from vpem.studies.writing import study_text, write_new
+from vpem.studies.study_text import study_text, write_new
 
 APP = "vpem_app"
 """Name of the app's module in its folder."""

@@ -25,8 +25,8 @@ from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import Belongs, Checkpoints, open_folder
 from vpem.studies.joining import LOG, restore
 from vpem.studies.ledger import noting
-from vpem.studies.local import find_files
-from vpem.studies.matching import load_matched, make_matching, save_matched
+from vpem.studies.local_trial import find_files
+from vpem.studies.match_run import load_matched, make_matching, save_matched
 from vpem.studies.private import PartyFile, read_party
 from vpem.studies.results import make_results, write_all
 from vpem.studies.seats import Seat, matched_seat, take_seat

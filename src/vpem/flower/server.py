@@ -17,8 +17,8 @@ from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import open_folder
 from vpem.studies.joining import LOG, restore
 from vpem.studies.ledger import noting
-from vpem.studies.local import find_files
-from vpem.studies.matching import NOTHING, make_matching
+from vpem.studies.local_trial import find_files
+from vpem.studies.match_run import NOTHING, make_matching
 from vpem.studies.private import PartyFile, read_party
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study

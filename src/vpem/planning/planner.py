@@ -16,7 +16,7 @@ import numpy as np
 
 from vpem.core.agent.meeting import meeting_traffic
 from vpem.core.blocks.gaussian import Gaussian
-from vpem.core.decisions.labels import Labels, packets_of
+from vpem.core.decisions.label_exchange import Labels, packets_of
 from vpem.core.network.around import default_summation
 from vpem.core.network.packets import packed_bytes, packet_bytes
 from vpem.core.network.parties import Network

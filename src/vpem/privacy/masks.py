@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.network.around import Around
-from vpem.core.network.coding import most_compressed
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.network.quantization import most_compressed
 from vpem.core.network.sums import (
     NO_MEMORY,
     SINGLE,
@@ -27,9 +27,9 @@ from vpem.core.network.sums import (
     SumKind,
     WrongMessageError,
 )
-from vpem.privacy import changes, words
-from vpem.privacy.keys import Keys, link_tag, masks
-from vpem.privacy.words import WHOLE, WIDE, Format
+from vpem.privacy import fixed_point, masked_deltas
+from vpem.privacy.fixed_point import WHOLE, WIDE, Format
+from vpem.privacy.pairwise_keys import Keys, link_tag, masks
 
 LEAST = 3
 """Minimum number of terms in a sum for which no single party can compute another party's term."""
@@ -166,7 +166,7 @@ class Masked(Around):
             fewest, usual, most = 8 * n_head, 8 * n_head, 8 * n_head + most_compressed(COUNTS.n_bytes * n_entries)
         if stage and series.is_em:
             n_entries = shape.n_rows * max(shape.width - 1, 0)
-            up, most_up = (WIDE * n_head + size * n_entries for size in (changes.word_bytes(network), 8))
+            up, most_up = (WIDE * n_head + size * n_entries for size in (masked_deltas.word_bytes(network), 8))
             usual = 8 * n_head + math.ceil(USUAL_DOWN * n_entries)
             fewest, most = 8 * n_head, 8 * n_head + most_compressed(8 * n_entries)
         return Lengths((up + fewest) // 2, ((up + usual) // 2,) * 2, (most_up + most + 1) // 2)
@@ -182,27 +182,27 @@ class Masked(Around):
         form, shape = _form(place, carry), place.shape
         state: dict[str, NDArray[Any]] = dict(carry)
         n_head, n_entries = shape.n_scalars + N_EXTRA, _n_entries(place, carry)
-        head, entries = words.zeros(n_head, WHOLE), words.zeros(n_entries, form)
+        head, entries = fixed_point.zeros(n_head, WHOLE), fixed_point.zeros(n_entries, form)
         roots = [hub.root for hub in place.network.hubs]
         if term is not None:
             size = shape.n_rows * shape.width
             rows, extra = term[:size], np.zeros(2)
             if _is_change(place, carry):
-                numbers, state["sent"], extra = changes.find(shape.by_row(rows), carry, len(roots), place.memo)
+                numbers, state["sent"], extra = masked_deltas.find(shape.by_row(rows), carry, len(roots), place.memo)
                 entries = numbers.astype(np.uint32 if form.n_bytes == 4 else np.uint64)
             else:
                 limit = form.limit(len(roots))
                 rows = np.clip(rows, -limit, limit)
-                entries = words.encode(rows, form)
-                state["sent"] = shape.by_row(words.decode(entries, form))
+                entries = fixed_point.encode(rows, form)
+                state["sent"] = shape.by_row(fixed_point.decode(entries, form))
             scalars = np.concatenate([term[size:], extra, np.ones(1)])
             limit = WHOLE.limit(len(roots))
-            head = words.encode(np.clip(scalars, -limit, limit), WHOLE)
+            head = fixed_point.encode(np.clip(scalars, -limit, limit), WHOLE)
             n_bytes = WIDE * n_head + form.n_bytes * n_entries
             for peer, stream in self.streams(place, roots, n_bytes).items():
-                move = words.add if place.position < peer else words.subtract
-                head = move(head, words.read(stream[: WIDE * n_head], WHOLE))
-                entries = move(entries, words.read(stream[WIDE * n_head :], form))
+                move = fixed_point.add if place.position < peer else fixed_point.subtract
+                head = move(head, fixed_point.read(stream[: WIDE * n_head], WHOLE))
+                entries = move(entries, fixed_point.read(stream[WIDE * n_head :], form))
         state["out"] = _joined(head, entries)
         return state
 
@@ -222,15 +222,15 @@ class Masked(Around):
             return _take_total(place, sender, state, message)
         form, n_head = _form(place, state), WIDE * (place.shape.n_scalars + N_EXTRA)
         own, length = state["out"], len(state["out"])
-        head, entries = words.read(own[:n_head], WHOLE), words.read(own[n_head:], form)
+        head, entries = fixed_point.read(own[:n_head], WHOLE), fixed_point.read(own[n_head:], form)
         for sender, message in received.items():
             if len(message) != length:
                 raise WrongMessageError(sender, f"expected {length} bytes of a masked sum, got {len(message)}")
-            head = words.add(head, words.read(message[:n_head], WHOLE))
-            entries = words.add(entries, words.read(message[n_head:], form))
+            head = fixed_point.add(head, fixed_point.read(message[:n_head], WHOLE))
+            entries = fixed_point.add(entries, fixed_point.read(message[n_head:], form))
         if place.position != tree.top:
             return {**state, "out": _joined(head, entries)}
-        total = _open(place, state, words.decode(head, WHOLE), entries)
+        total = _open(place, state, fixed_point.decode(head, WHOLE), entries)
         return _take_total(place, place.position, state, total)
 
     def blur(self, carry: Memory) -> float:
@@ -243,7 +243,7 @@ class Masked(Around):
 
     def end(self, place: Place, state: Memory) -> tuple[Array, Memory]:
         """Return the sum and the carry; a sum of changes gives log-densities up to a constant per row."""
-        kept = {name: state[name] for name in changes.KEPT if name in state}
+        kept = {name: state[name] for name in masked_deltas.KEPT if name in state}
         if not place.series.is_em:
             is_first = place.series.kind in REMEMBERED
             return state["values"], {"exponent": state["exponent"]} if is_first else NO_MEMORY
@@ -261,7 +261,7 @@ def _form(place: Place, carry: Memory) -> Format:
     """Return the format of the entries, which follows from the last sum of the series."""
     if "exponent" not in carry:
         return FIRST if place.series.is_em else COUNTS if place.series.kind is SumKind.HOLDERS else WHOLE
-    n_bytes = changes.word_bytes(place.network, carry) if place.series.is_em else 8
+    n_bytes = masked_deltas.word_bytes(place.network, carry) if place.series.is_em else 8
     return Format(n_bytes, int(carry["exponent"][0]))
 
 
@@ -271,7 +271,7 @@ def _n_entries(place: Place, carry: Memory) -> int:
 
 
 def _joined(head: NDArray[Any], entries: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.frombuffer(words.write(head) + words.write(entries), np.uint8)
+    return np.frombuffer(fixed_point.write(head) + fixed_point.write(entries), np.uint8)
 
 
 def _is_packed(place: Place, state: Memory) -> bool:
@@ -286,7 +286,9 @@ def _check_total(place: Place, state: Memory, head: Array, numbers: NDArray[Any]
     total never overflows, and a total outside these bounds is invalid.
     """
     n_blocks, form = len(place.network.hubs), _form(place, state)
-    largest = n_blocks * (float(changes.most(state, n_blocks)) if _is_change(place, state) else form.limit(n_blocks))
+    largest = n_blocks * (
+        float(masked_deltas.most(state, n_blocks)) if _is_change(place, state) else form.limit(n_blocks)
+    )
     lowest = -largest
     if place.series.kind is SumKind.HOLDERS:
         lowest, largest = 0.0, float(n_blocks)
@@ -305,9 +307,9 @@ def _open(place: Place, state: Memory, head: Array, entries: NDArray[Any]) -> ND
     if _is_packed(place, state):
         signed = entries.view(np.int32 if form.n_bytes == 4 else np.int64)
         _check_total(place, state, head, signed)
-        content = changes.pack(signed)
+        content = masked_deltas.pack(signed)
     else:
-        numbers = words.decode(entries, form)
+        numbers = fixed_point.decode(entries, form)
         _check_total(place, state, head, numbers)
         content = numbers.astype("<f8").tobytes()
     return np.frombuffer(head.astype("<f8").tobytes() + content, np.uint8)
@@ -336,7 +338,7 @@ def _read_total(
         content = message[n_head:].tobytes()
         n_entries, numbers = _n_entries(place, state), np.empty(0)
         if _is_packed(place, state):
-            signed = changes.unpack(content, n_entries, form.n_bytes)
+            signed = masked_deltas.unpack(content, n_entries, form.n_bytes)
             numbers = signed.astype(np.float64)
         elif len(content) != 8 * n_entries:
             raise ValueError(f"expected {8 * n_entries} bytes, got {len(content)}")
@@ -349,13 +351,13 @@ def _read_total(
         raise WrongMessageError(sender, f"a total: {error}") from None
     scalars, (level, clipped) = head[:-N_EXTRA], head[-N_EXTRA:-1].tolist()
     if _is_change(place, state):
-        return changes.take(signed, level, clipped, scalars, state, n_blocks, place.memo)
+        return masked_deltas.take(signed, level, clipped, scalars, state, n_blocks, place.memo)
     values = np.append(numbers, scalars)
     if not place.series.is_em:
         largest = float(np.abs(numbers).max(initial=0.0))
-        return values, np.empty(0), changes.known_exponent(largest, n_blocks), np.empty(0), np.empty(0)
+        return values, np.empty(0), masked_deltas.known_exponent(largest, n_blocks), np.empty(0), np.empty(0)
     total = shape.by_row(numbers)
     present = (total != 0).any(axis=1)
-    exponent = changes.next_exponent(np.zeros_like(total), total, n_blocks, memo=place.memo)
-    blurs = np.full(changes.N_BLURS, changes.blur(n_blocks, form.exponent))
+    exponent = masked_deltas.next_exponent(np.zeros_like(total), total, n_blocks, memo=place.memo)
+    blurs = np.full(masked_deltas.N_BLURS, masked_deltas.blur(n_blocks, form.exponent))
     return values, total, exponent, present.astype(np.uint8), blurs

@@ -8,7 +8,7 @@ from typing import Any
 
 from vpem.core.network.hubs import Position
 from vpem.core.network.sums import WrongMessageError
-from vpem.privacy.keys import Keys
+from vpem.privacy.pairwise_keys import Keys
 
 NONCE_BYTES = 12
 

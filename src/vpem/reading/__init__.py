@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vpem.reading.dialect import Dialect as Dialect
     from vpem.reading.dialect import Form as Form
-    from vpem.reading.joining import Rows as Rows
-    from vpem.reading.joining import join as join
-    from vpem.reading.joining import read as read
-    from vpem.reading.joining import read_texts as read_texts
     from vpem.reading.opening import Source as Source
     from vpem.reading.opening import look as look
     from vpem.reading.opening import look_at_all as look_at_all
     from vpem.reading.problems import TableError as TableError
     from vpem.reading.problems import check_known as check_known
-    from vpem.reading.writing import TABLES as TABLES
-    from vpem.reading.writing import free_name as free_name
-    from vpem.reading.writing import write as write
+    from vpem.reading.table_join import Rows as Rows
+    from vpem.reading.table_join import join as join
+    from vpem.reading.table_join import read as read
+    from vpem.reading.table_join import read_texts as read_texts
+    from vpem.reading.table_writing import TABLES as TABLES
+    from vpem.reading.table_writing import free_name as free_name
+    from vpem.reading.table_writing import write as write
 
 PLACES = {
     "dialect": ("Dialect", "Form"),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vpem.reading.columns import Fault, is_text
+from vpem.reading.column_parsing import Fault, is_text
 
 SPACES = " \u00a0\u202f\u2009"
 """Spaces that programs write between thousands or before a unit."""

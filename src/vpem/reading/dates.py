@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vpem.reading.columns import Fault, is_text, to_arrow
+from vpem.reading.column_parsing import Fault, is_text, to_arrow
 from vpem.reading.date_parts import ORDERS, PARTS, check_dates
 from vpem.reading.problems import TableError
 

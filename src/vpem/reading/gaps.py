@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vpem.reading.coding import true_or_false
-from vpem.reading.columns import A_NUMBER
+from vpem.reading.category_parsing import true_or_false
+from vpem.reading.column_parsing import A_NUMBER
 from vpem.reading.gap_words import CERTAIN, DOUBTFUL
 from vpem.words import as_names
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from vpem.reading.amounts import Marks, read_amounts, refuse_amounts
-from vpem.reading.coding import Coded, Codes, has_texts, in_fit, is_said, to_codes, true_or_false
-from vpem.reading.columns import Fault, counts_rows, to_numbers, to_texts
+from vpem.reading.category_parsing import Coded, Codes, has_texts, in_fit, is_said, to_codes, true_or_false
+from vpem.reading.column_parsing import Fault, counts_rows, to_numbers, to_texts
 from vpem.reading.date_parts import FAMILIES
 from vpem.reading.dates import read_dates
 from vpem.reading.gap_words import MISSING, words_of

@@ -21,9 +21,9 @@ from vpem.core.rows import Table
 from vpem.meaning import Certainty
 from vpem.model.evaluation import find_certainty
 from vpem.model.fitted import Fitted
-from vpem.report import cards, clusters
+from vpem.report import cards, cluster_cards
 from vpem.report.bins import SMALLEST_COUNT
-from vpem.report.features import features_card
+from vpem.report.feature_cards import features_card
 from vpem.report.sheet import fill_sheet, write_sheet
 from vpem.verdict import Wording, in_python
 
@@ -143,12 +143,14 @@ def contents(
     others : sequence of str
         The other parties, for one party's part of a study; the page then omits facts that it cannot know.
     """
-    agents, shown = cards.all_agents(fitted), clusters.without_small(fitted, len(table))
+    agents, shown = cards.all_agents(fitted), cluster_cards.without_small(fitted, len(table))
     return {
         "smallest": SMALLEST_COUNT,
         **cards.fit_cards(fitted, len(table), title, others, agents, wording),
-        **clusters.importance_card(shown, len(table)),
-        **clusters.certainty_card(find_certainty(fitted, table) if certainty is None else certainty, fitted.weights),
+        **cluster_cards.importance_card(shown, len(table)),
+        **cluster_cards.certainty_card(
+            find_certainty(fitted, table) if certainty is None else certainty, fitted.weights
+        ),
         **features_card(fitted, shown, table, _feature_names(fitted, feature_names)),
         **cards.rows_card(fitted.rows),
         **cards.network_card(fitted, agents),

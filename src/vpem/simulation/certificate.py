@@ -11,7 +11,7 @@ from vpem.core.network.star import ExactSum
 from vpem.core.settings import Settings
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Mixture, Problem
-from vpem.simulation.sweep import e_step
+from vpem.simulation.simulated_pass import e_step
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from vpem.core.blocks.overall import Overall, describe
 from vpem.core.blocks.sweep import Disagreement, Sums
 from vpem.core.blocks.tiles import Numbers
-from vpem.core.decisions.local import Run
+from vpem.core.decisions.local_clusters import Run
 from vpem.core.network.parties import Network
 from vpem.core.network.traffic import pooling_traffic
 from vpem.core.rows import Holders, Table, without_rows
@@ -28,7 +28,7 @@ from vpem.core.script.state import FORGET, KEEP, ROLL_BACK, Array, Model, Progre
 from vpem.core.settings import Agreement
 from vpem.simulation.channel import Channel
 from vpem.simulation.model import Problem
-from vpem.simulation.sweep import Halves, RowSum, Sum, distances_seen_first, em_halves, kmeans_halves
+from vpem.simulation.simulated_pass import Halves, RowSum, Sum, distances_seen_first, em_halves, kmeans_halves
 
 NO_DECISION: Array = np.empty(0)
 

@@ -18,7 +18,7 @@ from vpem.core.settings import Agreement, Settings
 from vpem.simulation.channel import Channel
 from vpem.simulation.driver import simulated_context
 from vpem.simulation.model import Mixture, MixtureFit, Problem
-from vpem.simulation.sweep import Sum, e_step
+from vpem.simulation.simulated_pass import Sum, e_step
 
 Array = NDArray[np.float64]
 

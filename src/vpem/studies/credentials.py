@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from vpem.studies.keys import fingerprint
+from vpem.studies.certificates import fingerprint
 
 PREFIX = 2
 """Number of bytes before the certificate that hold its length."""

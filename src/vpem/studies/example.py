@@ -12,7 +12,7 @@ from vpem.datasets import load_breast_cancer_parties
 from vpem.reading import write
 from vpem.studies.linking import drawn_links
 from vpem.studies.shared import Member, Options, Study
-from vpem.studies.writing import new_salt, party_text, server_text, study_text, write_new
+from vpem.studies.study_text import new_salt, party_text, server_text, study_text, write_new
 
 CLINICS = {"north": "mean", "east": "error", "south": "worst"}
 """Party of the data set that each clinic holds, by the clinic's name."""

@@ -16,16 +16,16 @@ from vpem.files import replacing
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import Belongs, Checkpoints, open_folder
 from vpem.studies.ledger import noting
-from vpem.studies.matching import NOTHING, SAVED, make_matching, save_matched
+from vpem.studies.match_run import NOTHING, SAVED, make_matching, save_matched
 from vpem.studies.private import PartyFile
 from vpem.studies.results import PartyFit, Writers, make_results, write_all
-from vpem.studies.rows import PartyRows
+from vpem.studies.row_order import PartyRows
 from vpem.studies.seats import Seat, matched_seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note, Tokens
 from vpem.transports.outcomes import Outcome
-from vpem.transports.running import Hello, run
 from vpem.transports.session import AnySession, Session
+from vpem.transports.session_runner import Hello, run
 from vpem.transports.wiring import open_wire
 
 FINISHED, LOG = "finished", "log.jsonl"

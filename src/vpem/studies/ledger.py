@@ -17,8 +17,8 @@ from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import Frame, Message
 from vpem.core.decisions.initial import HUB_TIES, shared_generator
 from vpem.core.network.parties import Network, make_network
-from vpem.privacy.explaining import Rows, Section, explain
 from vpem.privacy.exposure import forms
+from vpem.privacy.exposure_text import Rows, Section, explain
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Note
 from vpem.transports.session import AnySession

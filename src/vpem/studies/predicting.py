@@ -18,12 +18,12 @@ from vpem.core.agent.identity import model_checkpoint
 from vpem.core.agent.machine import Agent
 from vpem.files import replacing
 from vpem.model.category_codes import UNSEEN
-from vpem.studies.columns import new_values
 from vpem.studies.fields import StudyFileError
 from vpem.studies.folder import open_folder
 from vpem.studies.joining import LOG, StudyEnded, carry, restore
+from vpem.studies.party_columns import new_values
 from vpem.studies.private import PartyFile
-from vpem.studies.rows import PartyRows, read_rows
+from vpem.studies.row_order import PartyRows, read_rows
 from vpem.studies.seats import Seat, take_seat
 from vpem.studies.shared import Study
 from vpem.studies.telling import Journal, Lines, Note

@@ -135,7 +135,7 @@ def _family(value: Any) -> str:
 
 def checked_families(given: Any) -> dict[str, str]:
     """Validate families by column name; raise an error for an unknown family."""
-    from vpem.estimators.families import checked_family  # slow to import
+    from vpem.estimators.family_choice import checked_family  # slow to import
 
     if not isinstance(given, Mapping):
         raise TypeError(f"expected families as a dict, such as {{'rain': 'zeros'}}, got {given!r}")

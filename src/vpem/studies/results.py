@@ -26,9 +26,9 @@ from vpem.core.network.parties import Network, make_network
 from vpem.core.network.traffic import Traffic
 from vpem.core.rows import Table, sampled_rows, without_rows
 from vpem.estimators import VerticalMixture, from_fitted, judging
+from vpem.estimators.column_scales import make_fitted
 from vpem.estimators.odd_columns import check_columns
 from vpem.estimators.second_look import MOST_ROWS, Sample, check_totals, some_rows
-from vpem.estimators.units import make_fitted
 from vpem.files import replacing
 from vpem.meaning import make_certainty
 from vpem.model.fitted import Fitted
@@ -38,8 +38,8 @@ from vpem.models import fixed, save
 from vpem.overlap import RowSummary
 from vpem.reading import free_name, write
 from vpem.simulation.model import Mixture, MixtureFit, make_problem
-from vpem.studies.columns import Local
 from vpem.studies.folder import FolderError
+from vpem.studies.party_columns import Local
 from vpem.studies.shared import Study
 from vpem.verdict import Finding, colour, in_study
 from vpem.words import OWN_UNITS, SCALED

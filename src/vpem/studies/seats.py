@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from vpem.core.agent.machine import Agent
 from vpem.privacy.matching import Matched
-from vpem.studies.columns import Local, prepare, wanted_codes
+from vpem.studies.certificates import KeyFileError, check_keys, look
 from vpem.studies.credentials import CertificateCredentials
 from vpem.studies.fields import StudyFileError
-from vpem.studies.keys import KeyFileError, check_keys, look
-from vpem.studies.matching import Unmatched, load_matched, read_unmatched
+from vpem.studies.match_run import Unmatched, load_matched, read_unmatched
+from vpem.studies.party_columns import Local, prepare, wanted_codes
 from vpem.studies.private import PartyFile, checked_families, read_party, server_file
-from vpem.studies.rows import PartyRows, read_rows
+from vpem.studies.row_order import PartyRows, read_rows
 from vpem.studies.shared import AUTO, Study
 from vpem.studies.shared_file import read_study
-from vpem.transports.running import Hello
+from vpem.transports.session_runner import Hello
 from vpem.transports.wiring import Peer, Tls, Wiring
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

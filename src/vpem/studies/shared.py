@@ -187,7 +187,7 @@ class Study:
             An agent's name and the families of its own columns, if the study has families. They are not compared.
         """
         from vpem.estimators.checks import make_agreement, make_settings, shared_seed
-        from vpem.estimators.gaussian import make_gaussian
+        from vpem.estimators.gaussian_mixture import make_gaussian
 
         asked = self.model
         columns: dict[str, Any] = {

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from vpem.core.agent.agent_state import AgentState
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import EPOCH_BITS, AgentNumber, Message, StaleMessageError
-from vpem.core.agent.progress import AgentState
 from vpem.core.decisions.starts import Given
 from vpem.core.network.failures import Failures
 from vpem.core.network.hubs import Position

@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.agent.agent_state import AgentState
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.meeting import bare_records
 from vpem.core.agent.message import EPOCH_BITS
-from vpem.core.agent.progress import AgentState
 from vpem.core.script.state import Progress
 from vpem.transports import wire
 

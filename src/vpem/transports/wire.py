@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vpem.core.agent.agent_state import AgentState
 from vpem.core.agent.machine import Agent
 from vpem.core.agent.message import (
     KINDS,
@@ -39,7 +40,6 @@ from vpem.core.agent.message import (
     RemoteProtocolError,
     little,
 )
-from vpem.core.agent.progress import AgentState
 from vpem.core.blocks.arrays import Arrays, Block, Statistics
 from vpem.core.network.sums import DTYPES
 from vpem.core.network.traffic import OVERHEAD_BYTES

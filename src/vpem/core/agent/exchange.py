@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.agent import meeting
+from vpem.core.agent.agent_state import AgentState, Exchange
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.meeting import MOST_AGENTS, Record
 from vpem.core.agent.message import NO_DECISION, NO_VALUES, AgentNumber, Message, RemoteProtocolError
-from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.network.hubs import Position
 from vpem.core.network.summation import outgoing
 from vpem.core.network.sums import Memory, Round, WrongMessageError

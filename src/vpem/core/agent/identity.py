@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.agent import meeting
+from vpem.core.agent.agent_state import AgentState, Exchange
 from vpem.core.agent.meeting import MOST_COLUMNS, Credentials, Record, Roles, signed_content
 from vpem.core.agent.message import AgentNumber, LocalProtocolError
 from vpem.core.agent.party_context import PartyContext, party_context
-from vpem.core.agent.progress import AgentState, Exchange
 from vpem.core.blocks.overall import LARGEST, too_large
 from vpem.core.buffer_pool import BufferPool
 from vpem.core.decisions.starts import Given

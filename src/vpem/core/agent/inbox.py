@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from vpem.core.agent.agent_state import AgentState
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.meeting import MOST_AGENTS, MOST_COLUMNS
 from vpem.core.agent.message import (
@@ -19,7 +20,6 @@ from vpem.core.agent.message import (
     header_of,
     show_round,
 )
-from vpem.core.agent.progress import AgentState
 from vpem.core.decisions.initial import n_candidates
 from vpem.core.network.sums import LABELS, Payload, Round, Shape
 from vpem.core.network.traffic import n_columns_sent

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
+from vpem.core.agent.agent_state import AgentState, PartyModel, party_model
 from vpem.core.agent.exchange import send
 from vpem.core.agent.identity import Identity
 from vpem.core.agent.inbox import MOST_NEW_ROWS, Inbox
@@ -27,7 +28,6 @@ from vpem.core.agent.message import (
     header_of,
     show_round,
 )
-from vpem.core.agent.progress import AgentState, PartyModel, party_model
 from vpem.core.agent.turn import Turn
 from vpem.core.decisions.repair import Repair
 from vpem.core.decisions.starts import Given

@@ -10,13 +10,13 @@ from functools import partial
 import numpy as np
 
 from vpem.core.agent import meeting
+from vpem.core.agent.agent_state import AgentState, Checkpoint, Exchange, orderly
 from vpem.core.agent.exchange import blaming, send, take
 from vpem.core.agent.identity import Identity, model_checkpoint
 from vpem.core.agent.inbox import MOST_REASON, Inbox
 from vpem.core.agent.meeting import MeetingError
 from vpem.core.agent.message import EPOCH_BITS, NO_DECISION, NO_VALUES, AgentNumber, LocalProtocolError, Message
 from vpem.core.agent.party_context import PartyOutcome
-from vpem.core.agent.progress import AgentState, Checkpoint, Exchange, orderly
 from vpem.core.network.checkpoint_delta import NOTHING, Carried, carry_on
 from vpem.core.network.summation import begin_sum, lasting
 from vpem.core.script.context import StudyError

@@ -17,7 +17,7 @@ from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.density_core import OWN as OWN
 from vpem.core.blocks.density_core import CollapsedComponentError as CollapsedComponentError
 from vpem.core.blocks.density_core import DensityCore
-from vpem.core.blocks.features import Features
+from vpem.core.blocks.kmeans_features import Features
 from vpem.core.blocks.tiles import Collector, Layout, Numbers, Packed, Tile, first_columns
 
 

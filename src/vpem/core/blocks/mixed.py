@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.density_core import OWN, CollapsedComponentError
-from vpem.core.blocks.features import Features
 from vpem.core.blocks.gaussian import Gaussian
+from vpem.core.blocks.kmeans_features import Features
 from vpem.core.blocks.mixed_pass import PackedMixed, join_statistics
 from vpem.core.blocks.mixed_people import DescribedMixed
 from vpem.core.blocks.structure import Part, Structure, join_blocks, no_gaussian, parse_families

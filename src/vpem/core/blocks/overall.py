@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vpem.core.blocks import kernels
 from vpem.core.blocks.arrays import Array, Block, Columns, Statistics
 from vpem.core.blocks.density import Density
-from vpem.core.blocks.features import Features, FeaturesOfBlocks
+from vpem.core.blocks.kmeans_features import Features, FeaturesOfBlocks
 from vpem.core.blocks.tiles import Tile, columns_first
 from vpem.core.network.parties import Network
 from vpem.core.rows import Table, row_chunks

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
 from vpem.core.blocks.arrays import Array, Statistics
-from vpem.core.blocks.features import FeatureTally, parts_of_kmeans
+from vpem.core.blocks.kmeans_features import FeatureTally, parts_of_kmeans
 from vpem.core.blocks.overall import Overall
 from vpem.core.blocks.tiles import Collector, ColumnTally, Contributions, Numbers, Packed, Tile, columns_first
 from vpem.core.blocks.weights import lowest

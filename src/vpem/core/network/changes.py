@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.coding import SCALE, compress, decompress, most_compressed
 from vpem.core.network.hubs import Position
 from vpem.core.network.memo import Memo
+from vpem.core.network.quantization import SCALE, compress, decompress, most_compressed
 from vpem.core.network.sums import Array, Place, Shape, WrongMessageError
 
 SCALES = frozenset(range(-1100, 100))

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
-from vpem.core.network.coding import whole_numbers
 from vpem.core.network.compressed_consensus import tracking
 from vpem.core.network.compressed_consensus.chebyshev import Averaging
 from vpem.core.network.failures import Failures, link_pairs
 from vpem.core.network.graph import contraction, laplacian_weights, metropolis_weights
 from vpem.core.network.hubs import Position
 from vpem.core.network.parties import Network
+from vpem.core.network.quantization import whole_numbers
 from vpem.core.network.rounds import check_links, combinations, flood_rounds, share, term_rounds
 from vpem.core.network.summation import Summation
 from vpem.core.network.sums import (

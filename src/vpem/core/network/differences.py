@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from vpem.core.buffer_pool import NO_POOL, BufferPool
 from vpem.core.network.around import Around
 from vpem.core.network.changes import Parts, count_layers, most_coded, pack, parse, parse_tail, tail_of
-from vpem.core.network.coding import (
+from vpem.core.network.hubs import Position
+from vpem.core.network.memo import Arrays, Memo
+from vpem.core.network.parties import Network
+from vpem.core.network.quantization import (
     add_decoded,
     encode,
     exponent_of,
@@ -28,9 +31,6 @@ from vpem.core.network.coding import (
     steps_for,
     whole_numbers,
 )
-from vpem.core.network.hubs import Position
-from vpem.core.network.memo import Arrays, Memo
-from vpem.core.network.parties import Network
 from vpem.core.network.summation import add_in_order
 from vpem.core.network.sums import (
     NO_MEMORY,

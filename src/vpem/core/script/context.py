@@ -18,8 +18,8 @@ from vpem.core.blocks.sweep import ONE_VIEW, Disagreement, Sums
 from vpem.core.blocks.tiles import Numbers
 from vpem.core.buffer_pool import NO_POOL, BufferPool
 from vpem.core.decisions.initial import KMEANS_MAX_ITER, KMEANS_TOL, START, shared_generator
-from vpem.core.decisions.labels import Labels
-from vpem.core.decisions.local import Run, draw_seed
+from vpem.core.decisions.label_exchange import Labels
+from vpem.core.decisions.local_clusters import Run, draw_seed
 from vpem.core.decisions.starts import Given
 from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation

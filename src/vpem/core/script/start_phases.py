@@ -19,7 +19,7 @@ from vpem.core.decisions.initial import (
     random_rows,
     shared_generator,
 )
-from vpem.core.decisions.local import describe_rows
+from vpem.core.decisions.local_clusters import describe_rows
 from vpem.core.decisions.starts import start_from_labels, start_from_seed
 from vpem.core.network.packets import encode_packet
 from vpem.core.network.sums import Series, Shape, SumKind

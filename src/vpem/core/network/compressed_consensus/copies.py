@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.compiling import PRECISE, compiled
-from vpem.core.network.coding import (
+from vpem.core.network.quantization import (
     DECIDED,
     LARGEST,
     ROUNDING,

@@ -23,7 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.coding import (
+from vpem.core.network.compressed_consensus.chebyshev import Averaging, accelerate
+from vpem.core.network.compressed_consensus.copies import LEADER, find_codes, mixed, moved, settle
+from vpem.core.network.hubs import Position
+from vpem.core.network.memo import Arrays, Memo
+from vpem.core.network.parties import Network
+from vpem.core.network.quantization import (
     SCALE,
     compress,
     decompress,
@@ -33,11 +38,6 @@ from vpem.core.network.coding import (
     most_compressed,
     steps_for,
 )
-from vpem.core.network.compressed_consensus.chebyshev import Averaging, accelerate
-from vpem.core.network.compressed_consensus.copies import LEADER, find_codes, mixed, moved, settle
-from vpem.core.network.hubs import Position
-from vpem.core.network.memo import Arrays, Memo
-from vpem.core.network.parties import Network
 from vpem.core.network.summation import add_in_order
 from vpem.core.network.sums import MOST_RETREATS, Array, Lengths, Memory, Place, Series, Shape, WrongMessageError
 

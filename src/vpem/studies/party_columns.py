@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.structure import parse_families
-from vpem.estimators.families import find_families, said_categories
-from vpem.estimators.units import Units, find_units
+from vpem.estimators.column_scales import Units, find_units
+from vpem.estimators.family_choice import find_families, said_categories
 from vpem.model.category_codes import Coding
-from vpem.reading.coding import Codes, Said
+from vpem.reading.category_parsing import Codes, Said
 from vpem.reading.date_parts import part_families
 from vpem.reading.problems import TableError
 from vpem.studies.fields import StudyFileError
 from vpem.studies.private import PartyFile
-from vpem.studies.rows import PartyRows
+from vpem.studies.row_order import PartyRows
 from vpem.studies.shared import Study
 
 Array = NDArray[np.float64]

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from vpem.reading.amounts import refuse_amounts
-from vpem.reading.coding import Coded, Codes, has_texts, in_fit, is_said, to_codes
-from vpem.reading.columns import Fault, to_arrow
+from vpem.reading.category_parsing import Coded, Codes, has_texts, in_fit, is_said, to_codes
+from vpem.reading.column_parsing import Fault, to_arrow
 from vpem.reading.dialect import Form
-from vpem.reading.joining import Rows, as_names, join_parts
 from vpem.reading.opening import look
 from vpem.reading.problems import PYTHON, Problem, TableError, Words, complain, unknown
+from vpem.reading.table_join import Rows, as_names, join_parts
 from vpem.reading.taking import Part, Reader
 
 

@@ -53,7 +53,7 @@ from vpem.cli.app import (
     plainly,
     say,
 )
-from vpem.cli.clusters import describe_certainty, describe_labels, describe_unusual
+from vpem.cli.cluster_text import describe_certainty, describe_labels, describe_unusual
 from vpem.cli.gathering import (
     check_choices,
     columns_of,
@@ -63,10 +63,10 @@ from vpem.cli.gathering import (
     said_dates,
     said_families,
 )
-from vpem.cli.joining import Insecure, OwnFamily, OwnFile, Server, Without, predict_together
+from vpem.cli.join_command import Insecure, OwnFamily, OwnFile, Server, Without, predict_together
 from vpem.cli.labels import read_classes
-from vpem.cli.progress import FitBar
-from vpem.cli.summary import describe
+from vpem.cli.model_summary import describe
+from vpem.cli.progress_bar import FitBar
 from vpem.core.settings import STARTS
 from vpem.files import check_outputs
 from vpem.reading import TABLES, TableError, free_name, write
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from vpem import VerticalMixture
     from vpem.core.network.summation import Summation
     from vpem.reading import Rows
-    from vpem.reading.coding import Codes
+    from vpem.reading.category_parsing import Codes
 
 
 def fit_model(model: VerticalMixture, source: Any, *, quiet: bool = False) -> bool:
@@ -222,8 +222,8 @@ def all_families(given: list[str], parties: Path | None, dates: Mapping[str, str
 
 def codes_of(families: str | dict[str, str]) -> Codes:
     """Return the columns whose words are encoded."""
-    from vpem.estimators.families import said_categories
-    from vpem.reading.coding import Said
+    from vpem.estimators.family_choice import said_categories
+    from vpem.reading.category_parsing import Said
 
     return bool(families) and Said(said_categories(families))
 

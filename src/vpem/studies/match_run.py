@@ -15,12 +15,12 @@ from vpem.core.agent.meeting import Credentials
 from vpem.files import replacing
 from vpem.privacy.matching import Matched, Matching
 from vpem.studies.private import PartyFile
-from vpem.studies.rows import PartyRows, read_table, spell_ids, spelled_keys
+from vpem.studies.row_order import PartyRows, read_table, spell_ids, spelled_keys
 from vpem.studies.shared import Study
 
 if TYPE_CHECKING:
     from vpem.reading import Rows
-    from vpem.reading.coding import Codes
+    from vpem.reading.category_parsing import Codes
 
 SAVED = "matched"
 """Name of the result's file in the party's folder. It contains row numbers and no ids."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vpem.reading.columns import Fault, to_numbers, to_texts
+from vpem.reading.column_parsing import Fault, to_numbers, to_texts
 
 Array = NDArray[np.float64]
 

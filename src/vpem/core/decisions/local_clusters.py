@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks import kernels
-from vpem.core.blocks.features import Features
+from vpem.core.blocks.kmeans_features import Features
 from vpem.core.blocks.tiles import ColumnTally, Distances, Tile, columns_first
 from vpem.core.decisions.initial import (
     KMEANS_TOL,

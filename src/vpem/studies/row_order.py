@@ -26,7 +26,7 @@ from vpem.studies.private import PartyFile
 
 if TYPE_CHECKING:
     from vpem.reading import Rows
-    from vpem.reading.coding import Codes
+    from vpem.reading.category_parsing import Codes
 
 Array = NDArray[np.float64]
 KEY_BYTES = 8
@@ -175,7 +175,7 @@ def _spelled(key: tuple[str, ...]) -> bytes:
 def _read(party: PartyFile, source: Any, columns: Sequence[str] | None, codes: Codes) -> Rows:
     """Read numbers and ids from a file or a data frame."""
     from vpem.reading import look, read
-    from vpem.reading.frames import join_frames
+    from vpem.reading.frame_parsing import join_frames
 
     if not hasattr(source, "__fspath__") and not isinstance(source, str):
         wanted = party.columns if columns is None else columns

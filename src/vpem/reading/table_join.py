@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.overlap import NearIds
-from vpem.reading.coding import Codes
+from vpem.reading.category_parsing import Codes
 from vpem.reading.dialect import Form
 from vpem.reading.opening import Source, look
 from vpem.reading.problems import PROGRAM, ROW_NUMBER, Problem, TableError, Words, complain

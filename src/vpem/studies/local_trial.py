@@ -8,11 +8,11 @@ from pathlib import Path
 
 from vpem.core.network.parties import SERVER
 from vpem.files import replacing
+from vpem.studies.certificates import make_authority, make_request, sign
 from vpem.studies.fields import Fields, StudyFileError
-from vpem.studies.keys import make_authority, make_request, sign
 from vpem.studies.private import PartyFile, read_party, server_file
 from vpem.studies.shared import Study
-from vpem.studies.writing import study_text
+from vpem.studies.study_text import study_text
 
 COPY, AUTHORITY = "study-here.toml", "authority"
 

@@ -28,7 +28,7 @@ from vpem.cli.app import (
     say,
 )
 from vpem.cli.gathering import columns_of, make_form
-from vpem.cli.summary import count
+from vpem.cli.model_summary import count
 from vpem.files import check_outputs, why_no_file
 from vpem.reading import TABLES, Form, TableError, free_name, write
 from vpem.reading.workbooks import divide_path

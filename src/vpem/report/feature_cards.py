@@ -13,7 +13,7 @@ from vpem.core.rows import Table
 from vpem.meaning import Profile
 from vpem.model.fitted import Fitted
 from vpem.report.bins import SMALLEST_COUNT, Bins, count_bins, count_categories, find_limits
-from vpem.report.clusters import profile_of
+from vpem.report.cluster_cards import profile_of
 from vpem.report.marginals import component_curves
 from vpem.report.values import short
 

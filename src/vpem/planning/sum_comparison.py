@@ -16,7 +16,7 @@ from vpem.core.network.parties import Network
 from vpem.core.network.summation import Summation
 from vpem.planning.estimates import Estimate, Line, choices, estimate, short_name
 from vpem.planning.planner import Study
-from vpem.planning.tables import TableSize, table_size
+from vpem.planning.table_size import TableSize, table_size
 from vpem.verdict import before_the_run
 
 ITERATIONS = (20, 100)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vpem.core.blocks.density import Density
-from vpem.core.blocks.features import parts_of_kmeans
+from vpem.core.blocks.kmeans_features import parts_of_kmeans
 from vpem.core.blocks.sweep import ONE_VIEW, Pass, Sums, copy_of, em_pass, kmeans_pass
 from vpem.core.blocks.tiles import Tile
 from vpem.core.network.sums import SINGLE, Series, Shape, Term

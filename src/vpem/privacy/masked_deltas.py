@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vpem.core.network.coding import DECIDED, compress, decompress, mean_level
 from vpem.core.network.memo import Memo
 from vpem.core.network.parties import Network
+from vpem.core.network.quantization import DECIDED, compress, decompress, mean_level
 from vpem.core.network.sums import NO_MEMORY, Memory
 
 Array = NDArray[np.float64]

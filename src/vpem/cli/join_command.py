@@ -72,7 +72,7 @@ def join(
             leave(ended)
     if fit is None:
         return
-    from vpem.cli.summary import show_findings
+    from vpem.cli.model_summary import show_findings
     from vpem.studies.results import describe_own
     from vpem.verdict import in_python
 
