@@ -355,8 +355,10 @@ def test_a_stream_does_not_survive_a_file_and_says_so(tmp_path):
     model = VerticalGaussianMixture(2, partition=PARTIES, random_state=0).partial_fit(X[:100])
     vpem.save(model, tmp_path / "model")
     again = vpem.load(tmp_path / "model")
-    with pytest.raises(ValueError, match="keeps no stream"):
-        again.partial_fit(X[100:])
+    vpem.save(again, tmp_path / "copy")
+    for loaded in (again, vpem.load(tmp_path / "copy")):
+        with pytest.raises(ValueError, match="keeps no stream"):
+            loaded.partial_fit(X[100:])
     assert (again.predict(X) == model.predict(X)).all()
     again.fit(X).partial_fit(X)
 

@@ -122,7 +122,7 @@ def save(model: VerticalMixture, path: str | os.PathLike[str], *, part: PartOf |
         gain="infinity" if gain is not None and math.isinf(gain) else gain,
         repairs=[fixed(repair) for repair in fitted.repairs],
         rounds=fitted.traffic.rounds,
-        is_stream=fitted.stream is not None,
+        is_stream=fitted.stream is not None or fitted.is_stream_lost,
         findings=None if NOT_JUDGED in findings else [Found(*finding) for finding in findings],
         on=msgspec.UNSET if fitted.on is None else list(fitted.on),
         read_as=dict(fitted.read_as) or msgspec.UNSET,

@@ -16,6 +16,7 @@ from clinics import NAMES, Clinics
 from vpem.cli.app import app
 from vpem.cli.join_command import leave
 from vpem.model_format import ModelFileError
+from vpem.studies import joining
 from vpem.studies.assembling import assemble
 from vpem.studies.folder import FolderError
 from vpem.studies.joining import StudyEnded, join
@@ -251,6 +252,24 @@ def test_a_difference_is_found_before_anything_is_sent(tmp_path):
         assert "77" in str(one)
         assert "80" in str(one)
         assert 'try match = "outer" in [rows]' in str(one)
+
+
+def test_a_party_that_is_done_has_its_results_however_its_run_ends(tmp_path, monkeypatch):
+    made, carry = Clinics(tmp_path / "clinics"), joining.carry
+
+    def end(seat, *arguments):
+        outcome = carry(seat, *arguments)
+        if seat.party.party == "north":
+            raise RuntimeError("a second signal")
+        return Outcome("interrupted", "stopped") if seat.party.party == "east" else outcome
+
+    monkeypatch.setattr(joining, "carry", end)
+    found = made.threads()
+    assert isinstance(found["north"], RuntimeError)
+    assert isinstance(found["east"], StudyEnded)
+    paths = [made.folder / name / "results" / "model.vpem" for name in NAMES]
+    np.testing.assert_allclose(assemble(paths).means_, made.expected().means_, **CLOSE)
+    assert (made.folder / "north" / "results" / "report.html").is_file()
 
 
 def test_a_report_that_cannot_be_written_is_an_error_of_its_party_alone(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 from vpem.core.agent.machine import Agent
 from vpem.files import replacing
 from vpem.studies.fields import StudyFileError
-from vpem.studies.folder import Belongs, Checkpoints, open_folder
+from vpem.studies.folder import Belongs, Checkpoints, FolderError, open_folder
 from vpem.studies.ledger import noting
 from vpem.studies.match_run import NOTHING, SAVED, make_matching, save_matched
 from vpem.studies.private import PartyFile
@@ -148,13 +148,22 @@ def _take_part(
         if (finished := find_finished(seat, session.agent)) is not None:
             journal.tell(Note(f"the study is done; results are in {folder}"))
             journal.sent, journal.received = finished.sent, finished.received
-            return _finish(seat, session.agent, journal, {})
-        outcome = carry(seat, session, seat.hello(), journal, given_up, stop)
+            return _finish(seat, session.agent, journal)
+        if session.is_done:  # in an earlier run, which ended before all were; the others may keep this one waiting
+            with suppress(FolderError):  # raised after the run, as the others must hear that this one is done
+                _finish(seat, session.agent, journal)
+        outcome = None
+        try:
+            outcome = carry(seat, session, seat.hello(), journal, given_up, stop)
+        finally:
+            if session.is_done and (outcome is None or outcome.kind != "finished"):
+                _finish(seat, session.agent, journal)
+                journal.tell(Note(f"this party is done, its results are in {folder}; the others may not be"))
         if outcome.kind != "finished":
             raise StudyEnded(outcome, folder)
         if outcome.awaited:
             journal.tell(Note("if others are not done, run the same command again together with theirs"))
-            return _finish(seat, session.agent, journal, {})
+            return _finish(seat, session.agent, journal)
         finished = Finished(checkpoints.belongs.digests, journal.sent, journal.received)
         return _finish(seat, session.agent, journal, {FINISHED: partial(_mark_finished, finished)})
 
@@ -226,13 +235,15 @@ def match(
     return None if seat.local is None else seat.local.rows
 
 
-def _finish(seat: Seat, agent: Agent, journal: Journal, writers: Writers) -> PartyFit | None:
-    """Write these files and the results of a finished agent; return the results, None for a server."""
+def _finish(seat: Seat, agent: Agent, journal: Journal, first: Writers | None = None) -> PartyFit | None:
+    """Write the results of a finished agent, and other files before; return the results, None for a server."""
     folder, fit = seat.party.folder, None
-    if seat.local is not None:
-        fit, found = make_results(seat.study, agent, seat.local, folder, journal.sent, journal.received)
-        writers = {**writers, **found}
-    write_all(folder, writers)
+    try:
+        write_all(folder, first or {})
+    finally:
+        if seat.local is not None:
+            fit, writers = make_results(seat.study, agent, seat.local, folder, journal.sent, journal.received)
+            write_all(folder, writers)
     return fit
 
 

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from vpem.core.agent.message import VERSION as FRAMES
+
 MAGIC = b"vpln"
 FORMAT = 2
 """Version of the header's format."""
-VERSION = 4
-"""Version of the protocol between the ends of a link; compared in the hello."""
+VERSION = FRAMES + 1
+"""Version of the protocol between the ends of a link, compared in the hello. It changes with the format of frames."""
 HELLO, STATUS, PIECE = range(3)
 KINDS = (HELLO, STATUS, PIECE)
 FIRST, LAST = 1, 2

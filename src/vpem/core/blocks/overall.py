@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -97,6 +98,10 @@ def check_sizes(network: Network, largest: Array) -> None:
 
 def too_large(value: float, column: int, party: object, why: str = "; scale the column") -> ValueError:
     """Return the error for a value whose square is too large to be added."""
+    if math.isinf(value):
+        return ValueError(
+            f"expected finite numbers or gaps (NaN), got infinity in column {column} of party {party!r}"
+        )
     return ValueError(
         f"expected numbers whose squares can be added, got {value:.3g} in column {column} of party {party!r}{why}"
     )
