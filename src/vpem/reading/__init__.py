@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 PLACES = {
     "dialect": ("Dialect", "Form"),
-    "joining": ("Rows", "join", "read", "read_texts"),
+    "table_join": ("Rows", "join", "read", "read_texts"),
     "opening": ("Source", "look", "look_at_all"),
     "problems": ("TableError", "check_known"),
-    "writing": ("TABLES", "free_name", "write"),
+    "table_writing": ("TABLES", "free_name", "write"),
 }
 
 
