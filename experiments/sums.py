@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.common import Experiment, main, markdown, style, tidy
 from vpem import Masked, Star, VerticalGaussianMixture
-from vpem.extend import Memory, Place
+from vpem.extend import Memory, Place, SumKind
 
 FULL = {
     "n_samples": 4_000,
@@ -33,14 +33,14 @@ class Watched(Masked):
 
     def begin(self, place: Place, carry: Memory, term: Any) -> Memory:
         """Note the first party's own term."""
-        if place.position == 0 and place.series.startswith("iterate"):
+        if place.position == 0 and place.series.kind is SumKind.ITERATE:
             self.notes.append(np.array(term[: place.shape.n_rows * place.shape.width]))
         return super().begin(place, carry, term)
 
     def end(self, place: Place, state: Memory) -> Any:
         """And what is left of the total without it, as log-ratios against the first component."""
         values, carry = super().end(place, state)
-        if place.position == 0 and place.series.startswith("iterate"):
+        if place.position == 0 and place.series.kind is SumKind.ITERATE:
             shape = place.shape.n_rows, place.shape.width
             others = values[: shape[0] * shape[1]].reshape(shape) - self.notes[-1].reshape(shape)
             self.notes[-1] = others[:, 1:] - others[:, :1]
