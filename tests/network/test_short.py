@@ -1,10 +1,12 @@
 """Three processes over mTLS: the one run of a real network that every run of the tests has."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -34,16 +36,24 @@ def test_three_processes_find_the_numbers_of_the_simulation(tmp_path):
         np.testing.assert_allclose(part.weights_, expected.weights_, rtol=1e-9)
 
 
+def processes(words):
+    """Numbers of the processes whose command has these words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if all(word in path.read_bytes() for word in words):
+                found.append(int(path.parent.name))
+    return found
+
+
 def test_a_party_that_is_killed_ends_the_others_with_the_signal(tmp_path):
     made = Clinics(tmp_path / "clinics", patience="1h")
     command = [*PROGRAM, "study", "up", str(made.folder / "study.toml")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        while not (
-            found := subprocess.run(["pgrep", "-f", f"join.*{made.folder}/south"], capture_output=True).stdout
-        ):
+        while not (found := processes([b"\0join\0", f"{made.folder}/south/".encode()])):
             assert running.poll() is None
             time.sleep(0.05)
-        os.kill(int(found.split()[0]), signal.SIGKILL)
+        os.kill(found[0], signal.SIGKILL)
         _, said = running.communicate(timeout=600)
     assert running.returncode == 128 + signal.SIGKILL
     assert said == "south ended with: signal 9, without a word; without it, north, east ended too\n"

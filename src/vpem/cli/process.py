@@ -87,7 +87,8 @@ class _Outlet:
             with suppress(OSError, ValueError):
                 self._stdout.flush()  # puts what was written to it in the meantime in the pipe's order
         os.dup2(self._old, 1, inheritable=True)  # closes the pipe's last write end, so that the thread ends
-        self._thread.join(ENDING_SECONDS)
+        with suppress(RuntimeError):  # an interpreter that is about to end, from Python 3.14 on
+            self._thread.join(ENDING_SECONDS)
         if not self._thread.is_alive():  # a child process may hold the pipe
             os.close(self._old)
         if self._ours is not None and sys.stdout is self._ours:
